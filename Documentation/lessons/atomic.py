@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-"""Lesson 6: the client reads a counter of the server, adds 1 to it ten times, and the wire delivers each addition twice."""
+"""Lesson 6: the client reads a counter of the server, adds 1 to it ten times, and the wire delivers
+each addition twice."""
 from lesson import REMOTE, SGE, Memory, SendWR, connect, e, expect
 
 c = connect()
@@ -15,7 +16,8 @@ if not c.is_client:
 else:
     server = c.hear()
     mr = memory.register(c.pd)
-    expect((c.read(mr, server["address"], server["rkey"], 8), "success"), (memory.pages[:8], bytes(8)))
+    expect((c.read(mr, server["address"], server["rkey"], 8), "success"),
+           (memory.pages[:8], bytes(8)))
     seen = []
     for _ in range(10):
         wr = SendWR(opcode=e.IBV_WR_ATOMIC_FETCH_AND_ADD, num_sge=1, sg=[SGE(mr.buf, 8, mr.lkey)])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 """What the programs of the lessons share: a reliable connection between a server and a client.
 
-A program without an argument is the server and waits; with the server's name it is the client. A TCP connection takes what the two
-must know of each other before RDMA can start: QP number, first PSN, address, and later keys."""
+A program without an argument is the server and waits; with the server's name it is the client. A
+TCP connection takes what the two must know of each other before RDMA can start: QP number, first
+PSN, address, and later keys."""
 import ctypes
 import json
 import mmap
@@ -25,7 +26,6 @@ REMOTE = e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REM
 
 class Memory:
     """Pages of this program, which are zero. register() lets the adapter use them."""
-
     def __init__(self, size):
         self.pages = mmap.mmap(-1, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
@@ -37,19 +37,23 @@ class Memory:
 
 class Connection:
     """A QP that is connected to that of the other program."""
-
     def __init__(self, server=None, min_rnr_timer=12):
         self.is_client = server is not None
         self.context = Context(name="tern0")
         self.pd, self.cq = PD(self.context), CQ(self.context, 64)
-        self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=QPCap(max_send_wr=32, max_recv_wr=32)))
+        self.qp = QP(
+            self.pd,
+            QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq,
+                       cap=QPCap(max_send_wr=32, max_recv_wr=32)))
         self.talk(server)
-        gid = next(i for i in range(16) if "ffff" in self.context.query_gid(1, i).gid)  # the GID that is an IPv4 address
+        gid = next(i for i in range(16)
+                   if "ffff" in self.context.query_gid(1, i).gid)  # the GID that is an IPv4 address
         mine, theirs = (CLIENT_PSN, SERVER_PSN) if self.is_client else (SERVER_PSN, CLIENT_PSN)
         self.tell(qp=self.qp.qp_num, gid=self.context.query_gid(1, gid).gid)
         peer = self.hear()
         attr = QPAttr(port_num=1)
-        attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=GID(peer["gid"]), sgid_index=gid))
+        attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=GID(peer["gid"]),
+                                                                      sgid_index=gid))
         attr.dest_qp_num, attr.sq_psn, attr.rq_psn = peer["qp"], mine, theirs
         attr.path_mtu, attr.qp_access_flags = e.IBV_MTU_1024, REMOTE
         attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 18, 7, 7, min_rnr_timer
@@ -100,13 +104,17 @@ class Connection:
 
 def one_sided(opcode, mr, address, rkey, size=None):
     """A READ or WRITE between the beginning of a region and the address in the other program."""
-    wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(mr.buf, mr.length if size is None else size, mr.lkey)])
+    wr = SendWR(opcode=opcode, num_sge=1,
+                sg=[SGE(mr.buf, mr.length if size is None else size, mr.lkey)])
     wr.set_wr_rdma(rkey, address)
     return wr
 
 
 def status(code):
-    return {e.IBV_WC_SUCCESS: "success", e.IBV_WC_REM_ACCESS_ERR: "remote access error", e.IBV_WC_WR_FLUSH_ERR: "flushed"}.get(code, f"status {code}")
+    return {
+        e.IBV_WC_SUCCESS: "success", e.IBV_WC_REM_ACCESS_ERR: "remote access error",
+        e.IBV_WC_WR_FLUSH_ERR: "flushed"
+    }.get(code, f"status {code}")
 
 
 def connect(**more):

@@ -17,6 +17,7 @@ else:
     server = c.hear()
     mr = memory.register(c.pd)
     got = c.read(mr, server["address"], server["rkey"])
-    print(f"READ of {SIZE} bytes: {got}, the data is", "right" if memory.pages[:] == DATA else "WRONG")
+    print(f"READ of {SIZE} bytes: {got}, the data is",
+          "right" if memory.pages[:] == DATA else "WRONG")
     c.tell(done=True)
     expect((got, "success"), (memory.pages[:], DATA))

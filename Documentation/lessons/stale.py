@@ -24,7 +24,10 @@ else:
     c.tell(written=True)
     c.hear()  # there is a new key, and the client ignores it
     memory.pages[:64] = b"b" * 64
-    for wr in [one_sided(e.IBV_WR_RDMA_WRITE, mr, server["address"], server["rkey"], 64) for _ in range(3)]:
+    for wr in [
+            one_sided(e.IBV_WR_RDMA_WRITE, mr, server["address"], server["rkey"], 64)
+            for _ in range(3)
+    ]:
         c.post(wr)
     then = c.complete(3)
     print(f"WRITE with the key: {first}; three with the old key: {then}")

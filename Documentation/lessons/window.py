@@ -8,7 +8,8 @@ from lesson import Memory, SendWR, connect, e, expect
 c = connect()
 memory = Memory(4096)
 if not c.is_client:
-    mr = memory.register(c.pd, e.IBV_ACCESS_MW_BIND)  # no remote right: the region's own rkey opens nothing
+    mr = memory.register(
+        c.pd, e.IBV_ACCESS_MW_BIND)  # no remote right: the region's own rkey opens nothing
     window = MW(c.pd, e.IBV_MW_TYPE_2)
     bind = SendWR(opcode=e.IBV_WR_BIND_MW, num_sge=0)
     bind.set_bind_wr(window, MWBindInfo(mr, memory.address + 1024, 512, e.IBV_ACCESS_REMOTE_WRITE))
@@ -22,7 +23,8 @@ if not c.is_client:
     c.hear()
     window.close()
     print(f"bind: {lent}; invalidate: {revoked}")
-    expect((lent, "success"), (revoked, "success"), (memory.pages[1024:1536], b"a" * 512), (memory.pages[1536:], bytes(2560)))
+    expect((lent, "success"), (revoked, "success"), (memory.pages[1024:1536], b"a" * 512),
+           (memory.pages[1536:], bytes(2560)))
 else:
     server = c.hear()
     mr = memory.register(c.pd)

@@ -1,5 +1,5 @@
-"""Measures the memory that a tern device adds to its QEMU process: resident, without guest RAM and translated code."""
-import json
+"""Measures the memory that a tern device adds to its QEMU process: resident, without guest RAM and
+translated code."""
 import os
 import re
 import statistics
@@ -44,9 +44,11 @@ def of_device():
     qemu = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
     sizes = []
     for device in [], ["-device", "tern"]:
-        with subprocess.Popen([f"{VM}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35", "-m", "2G", "-accel", "qtest",
-                               "-display", "none", "-nodefaults", "-S", "-qmp", "stdio", *device],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
+        with subprocess.Popen([
+                f"{VM}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
+                "-M", "q35", "-m", "2G", "-accel", "qtest", "-display", "none", "-nodefaults", "-S",
+                "-qmp", "stdio", *device
+        ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
             # The greeting, then the answer, which comes once the machine is complete.
             p.stdin.write('{"execute": "qmp_capabilities"}\n')
             p.stdin.flush()
@@ -80,10 +82,15 @@ def figures(out):
             os.unlink(os.path.join(share, name))
     yield "device", of_device()
     before = None
-    with subprocess.Popen([f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout", str(PATIENCE), "--share", share, "--run-dir",
-                           os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py", str(BATCHES)]) as p:
+    with subprocess.Popen([
+            f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout",
+            str(PATIENCE), "--share", share, "--run-dir",
+            os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py",
+            str(BATCHES)
+    ]) as p:
         grown = {"qp": [], "page": []}
-        for step, what in ("idle", None), *batches("qps", "qp"), ("warm", None), *batches("pages", "page"):
+        for step, what in ("idle", None), *batches("qps", "qp"), ("warm",
+                                                                  None), *batches("pages", "page"):
             path = os.path.join(share, "growth-" + step)
             wait_for(path, p)
             with open(path) as f:

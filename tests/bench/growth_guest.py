@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""growth_guest.py BATCHES: creates queue pairs, then registers memory. After each step it writes their number to /mnt/share/growth-STEP and
-waits for growth-STEP.seen, which the host writes after it has measured QEMU."""
+"""growth_guest.py BATCHES: creates queue pairs, then registers memory. After each step it writes
+their number to /mnt/share/growth-STEP and waits for growth-STEP.seen, which the host writes after
+it has measured QEMU."""
 import ctypes
 import mmap
 import os
@@ -25,7 +26,8 @@ MADV_NOHUGEPAGE = 15
 
 
 def count(name):
-    lines = subprocess.run(["tern-objects"], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(["tern-objects"], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
     return int(dict(line.split() for line in lines)[name])
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# guest.sh SECONDS: makes the measurements of `make bench` in the guests. Runs in vm1 of two machines with --virtio-wire. Leaves
-# lines of JSON and the results of iperf3 and mmio_store in the directory shared with the host.
+# guest.sh SECONDS: makes the measurements of `make bench` in the guests. Runs in vm1 of two
+# machines with --virtio-wire. Leaves lines of JSON and the results of iperf3 and mmio_store in the
+# directory shared with the host.
 set -u
 export PATH=/mnt/tern/build/guest:$PATH
 seconds=$1
@@ -29,7 +30,8 @@ bench tern0 memory
 # Soft-RoCE's windows, which come last, sometimes fail: keep the earlier figures.
 verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines || echo "bench: Soft-RoCE failed; its remaining figures are left out" >&2
 bench tern0 limits
-# Without RDMA: tern's network device, the virtio-net below Soft-RoCE, and tern with one queue and without offloads.
+# Without RDMA: tern's network device, the virtio-net below Soft-RoCE, and tern with one queue and
+# without offloads.
 net() { # NAME NETWORK OPTION...
 	local name=$1 network=$2
 	shift 2

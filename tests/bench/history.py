@@ -19,7 +19,8 @@ MOST_RUNS = 200
 
 def directory():
     """The cache survives `make clean`, and the checkouts of a machine share it."""
-    cache = os.environ.get("TERN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tern")
+    cache = os.environ.get("TERN_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tern")
     return os.environ.get(PLACE, os.path.join(cache, "bench-history"))
 
 
@@ -34,15 +35,21 @@ def first(path, pattern):
 
 
 def machine(guest):
-    """Describes this machine. `guest`: a file with the name of the guests' processor, which tells emulation from virtualisation."""
+    """Describes this machine. `guest`: a file with the name of the guests' processor, which tells
+    emulation from virtualisation."""
     memory = first("/proc/meminfo", r"^MemTotal: *(\d+) kB")
-    return {"processor": first("/proc/cpuinfo", r"^model name\s*: (.*)"), "processors": len(os.sched_getaffinity(0)),
-            "memory_gib": round(int(memory or 0) / (1 << 20)), "guest": first(guest, r"^model name\s*: (.*)"), "kernel": os.uname().release}
+    return {
+        "processor": first("/proc/cpuinfo",
+                           r"^model name\s*: (.*)"), "processors": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(memory or 0) / (1 << 20)),
+        "guest": first(guest, r"^model name\s*: (.*)"), "kernel": os.uname().release
+    }
 
 
 def comparable(run):
     """Runs with the same value can be compared: a new kernel is news of the same machine."""
-    return {name: value for name, value in run.get("machine", {}).items() if name != "kernel"}, run.get("front")
+    return {name: value for name, value in run.get("machine", {}).items()
+            if name != "kernel"}, run.get("front")
 
 
 def paths_in(place):
@@ -64,7 +71,8 @@ def keep(record):
 
 
 def read(place):
-    """The runs of a directory, oldest first, without files that are not runs; none of "", where nothing is recorded."""
+    """The runs of a directory, oldest first, without files that are not runs; none of "", where
+    nothing is recorded."""
     runs = []
     for path in paths_in(place) if place else []:
         try:

@@ -18,9 +18,13 @@ MACHINE = ("host/limit/copy/1048576", "host/limit/crc32/4096")
 
 
 def machine_text(machine):
-    parts = [f"{machine['processors']} × {machine.get('processor') or 'processor'}" if machine.get("processors") else "",
-             f"{machine['memory_gib']} GiB" if machine.get("memory_gib") else "", f"guests on {machine['guest']}" if machine.get("guest") else "",
-             f"Linux {machine['kernel']}" if machine.get("kernel") else ""]
+    parts = [
+        f"{machine['processors']} × {machine.get('processor') or 'processor'}"
+        if machine.get("processors") else "",
+        f"{machine['memory_gib']} GiB" if machine.get("memory_gib") else "",
+        f"guests on {machine['guest']}" if machine.get("guest") else "",
+        f"Linux {machine['kernel']}" if machine.get("kernel") else ""
+    ]
     return ", ".join(p for p in parts if p)
 
 
@@ -35,9 +39,12 @@ def spread_of(run, k):
 
 class Trend:
     """One quantity over the runs: its values in each, as (median, passes), or None."""
-
     def __init__(self, title, unit, less, points, wanted=None):
-        self.title, self.unit, self.less, self.points, self.wanted = title, unit, less, points, wanted
+        self.title = title
+        self.unit = unit
+        self.less = less
+        self.points = points
+        self.wanted = wanted
 
     def there(self):
         return sum(1 for p in self.points if p and usable([p[0]])) > 1
@@ -47,7 +54,8 @@ def of_targets(view, runs):
     for t in view.record.get("targets") or []:
         points = []
         for run in runs:
-            value = next((finite(old["value"]) for old in run.get("targets") or [] if old["text"] == t["text"]), None)
+            value = next((finite(old["value"])
+                          for old in run.get("targets") or [] if old["text"] == t["text"]), None)
             points.append(None if value is None else (value, [value]))
         yield Trend(t["text"][:1].upper() + t["text"][1:], "", t["at_most"], points, t["wanted"])
 
@@ -58,10 +66,12 @@ def of_figure(view, runs, k):
     title = names.full_name(k)
     if view.ratio(k):
         found = [finite(run.get("ratios", {}).get(ratio)) for run in runs]
-        return Trend(f"{title}, times Soft-RoCE", "", False, [None if v is None else (v, [v]) for v in found])
+        return Trend(f"{title}, times Soft-RoCE", "", False,
+                     [None if v is None else (v, [v]) for v in found])
     values = [spread_of(run, k) for run in runs]
     shown = "" if unit in LESS else f", {unit}"
-    return Trend(title + shown, unit, unit in LESS, [(statistics.median(v), v) if v else None for v in values])
+    return Trend(title + shown, unit, unit in LESS,
+                 [(statistics.median(v), v) if v else None for v in values])
 
 
 def scale_of(trend):
@@ -78,12 +88,15 @@ def picture(trend, runs):
     """A small chart: a point for each run, with its passes; the last one is this run's."""
     scale, n = scale_of(trend), len(runs)
     place = [4 + 92 * i / max(1, n - 1) for i in range(n)]
+
     def up(v):
         return f"{scale.up(v, HEIGHT):.1f}"
+
     inside = ""
     if trend.wanted and 0 <= scale.at(trend.wanted) <= 100:
         inside += f'<line class="target" x1="0" x2="100%" y1="{up(trend.wanted)}" y2="{up(trend.wanted)}"/>'
-    inside += charts.segments("tern", [(x, p[0]) for x, p in zip(place, trend.points) if p], scale, HEIGHT)
+    inside += charts.segments("tern", [(x, p[0]) for x, p in zip(place, trend.points) if p], scale,
+                              HEIGHT)
     for x, p, run in zip(place, trend.points, runs):
         good = usable(p[1]) if p else []
         if len(good) > 1:
@@ -97,7 +110,8 @@ def picture(trend, runs):
     words = f"{trend.title}: {quantity(first, trend.unit)} in the first of {len(found)} runs, {quantity(last, trend.unit)} in the last"
     title = "less is better" if trend.less else "more is better"
     title += f'; wanted: at {"most" if trend.less else "least"} {trend.wanted:,g}' if trend.wanted else ""
-    drawing = charts.upright(scale, inside, words, [(place[0], day(runs[0])), (place[-1], day(runs[-1]))], title, HEIGHT)
+    drawing = charts.upright(scale, inside, words, [(place[0], day(runs[0])),
+                                                    (place[-1], day(runs[-1]))], title, HEIGHT)
     return f'<figure class="trend"><figcaption>{escape(trend.title)}: {quantity(last, trend.unit)}</figcaption>{drawing}</figure>'
 
 
@@ -106,12 +120,15 @@ def day(run):
 
 
 def table(runs):
-    rows = "".join(f'<tr><td>{escape(run["date"].replace("T", " ")[:16])}</td><td class="mono">{escape(run["commit"])}</td>'
-                   f'<td class="n">{max(map(len, run["passes"].values()), default=0)}</td><td class="n">{verdict(run)}</td>'
-                   f'<td>{escape(run.get("machine", {}).get("kernel", ""))}</td></tr>' for run in reversed(runs))
-    return ('<div class="scroll" tabindex="0" role="region" aria-label="Recorded runs"><table><thead><tr><th scope="col">Date, UTC</th><th scope="col">Commit</th>'
-            '<th scope="col" class="n">Passes</th><th scope="col" class="n">Targets met</th><th scope="col">Kernel of the host</th></tr></thead>'
-            f"<tbody>{rows}</tbody></table></div>")
+    rows = "".join(
+        f'<tr><td>{escape(run["date"].replace("T", " ")[:16])}</td><td class="mono">{escape(run["commit"])}</td>'
+        f'<td class="n">{max(map(len, run["passes"].values()), default=0)}</td><td class="n">{verdict(run)}</td>'
+        f'<td>{escape(run.get("machine", {}).get("kernel", ""))}</td></tr>'
+        for run in reversed(runs))
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Recorded runs"><table><thead><tr><th scope="col">Date, UTC</th><th scope="col">Commit</th>'
+        '<th scope="col" class="n">Passes</th><th scope="col" class="n">Targets met</th><th scope="col">Kernel of the host</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>")
 
 
 def verdict(run):
@@ -130,14 +147,22 @@ def history(view, runs):
     if apart:
         text += f" {apart} recorded run{'s' if apart > 1 else ''} of other machines or adapters {'are' if apart > 1 else 'is'} left out."
     if len(mine) < 2:
-        return Section("history", "History", f'<p class="muted">{escape(text)}</p><p id="first-run">This is the first recorded run of its kind: the next one begins '
-                       'the charts.</p>')
+        return Section(
+            "history", "History",
+            f'<p class="muted">{escape(text)}</p><p id="first-run">This is the first recorded run of its kind: the next one begins '
+            'the charts.</p>')
     main = [t for t in of_targets(view, mine) if t.there()]
-    machine = [t for t in (of_figure(view, mine, k) for k in MACHINE if k in view.passes) if t.there()]
-    rest = [t for t in (of_figure(view, mine, k) for k in view.passes if not k.startswith("rxe0/") and k not in MACHINE) if t.there()]
+    machine = [
+        t for t in (of_figure(view, mine, k) for k in MACHINE if k in view.passes) if t.there()
+    ]
+    rest = [
+        t for t in (of_figure(view, mine, k) for k in view.passes
+                    if not k.startswith("rxe0/") and k not in MACHINE) if t.there()
+    ]
 
     def draw(trends):
         return f'<div class="charts trends">{"".join(picture(t, mine) for t in trends)}</div>'
+
     body = f'<p class="muted">{escape(text)}</p>{table(mine)}<h3>Targets</h3>{draw(main)}'
     body += f"<h3>The machine itself</h3>{draw(machine)}" if machine else ""
     body += f'<details id="every"><summary>Every figure ({len(rest)} charts)</summary>{draw(rest)}</details>' if rest else ""

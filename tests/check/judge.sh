@@ -24,8 +24,8 @@ judge() {
 	fi
 }
 
-# code DIR FILE...: into DIR without comments, empty lines and includes, which are what an upstream tree has otherwise, and without
-# what stays here.
+# code DIR FILE...: into DIR without comments, empty lines and includes, which are what an upstream
+# tree has otherwise, and without what stays here.
 code() {
 	mkdir "$1"
 	# shellcheck disable=SC2016

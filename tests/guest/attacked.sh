@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# attacked.sh: while vm1 and vm2 exchange data and compare it, a hypervisor attacks the ternd of both through an adapter of its own,
-# and through the control socket (ternd_attack, on the host). Its own result lines are passed on. Runs in vm1.
+# attacked.sh: while vm1 and vm2 exchange data and compare it, a hypervisor attacks the ternd of
+# both through an adapter of its own, and through the control socket (ternd_attack, on the host).
+# Its own result lines are passed on. Runs in vm1.
 set -u
 group=attacked
 # shellcheck source=tests/guest/results.sh

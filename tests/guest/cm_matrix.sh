@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
-# Runs rdmacm-utils and qperf over IPv4 and IPv6. usage: cm_matrix.sh [loopback|across]...; prints a line for each, and a matrix.
+# Runs rdmacm-utils and qperf over IPv4 and IPv6. usage: cm_matrix.sh [loopback|across]...; prints a
+# line for each, and a matrix.
 set -u
 group=cm
 . "${0%/*}/pairs.sh"
@@ -9,8 +10,9 @@ port=17400
 
 next() { port=$((port + 1)); }
 
-# cmtime supports only IPv4, and connects made-up QP numbers: within one machine the two sides must differ.
-# No udpong: datagrams of rsockets use address handles without a GRH, which RoCE refuses on any adapter.
+# cmtime supports only IPv4, and connects made-up QP numbers: within one machine the two sides must
+# differ. No udpong: datagrams of rsockets use address handles without a GRH, which RoCE refuses on
+# any adapter.
 both_families() {
 	stream="-T v -S 4096 -C 50 -I 10"
 	for a in "$ip" "$ip6"; do

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# congestion.sh switch|bridge: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is shorter than their windows. Without
-# congestion control the port loses packets again and again; with it, none once the flows have settled, and few before. Runs in vm1.
+# congestion.sh switch|bridge: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is
+# shorter than their windows. Without congestion control the port loses packets again and again;
+# with it, none once the flows have settled, and few before. Runs in vm1.
 #   switch: the port is that of ternd's switch, with RED (tests/suite has its properties).
 #   bridge: vm2 is a bridge between the two wires, with "tc red ecn" in front of vm1.
 set -u
@@ -22,7 +23,8 @@ if [ "$mode" = bridge ]; then sender=tern1 slow=3; else sender=tern0 slow=1; fi
 counter() { # MACHINE DEVICE NAME
 	at "$1" "sleep 0.05; cat /sys/class/infiniband/$2/ports/1/$hw/$3"
 }
-# Sets a parameter of every adapter of a machine; both ends are slow, so the times of the paper are longer here.
+# Sets a parameter of every adapter of a machine; both ends are slow, so the times of the paper are
+# longer here.
 set_cc() { # NAME VALUE
 	local vm
 	for vm in vm1 vm3; do
@@ -40,7 +42,8 @@ netdev_of() { # MACHINE DEVICE
 	at "$1" "basename /sys/class/infiniband/$2/device/net/*"
 }
 
-# Less than an emulated bridge carries, also where two processors have other work: its port would mark nothing otherwise.
+# Less than an emulated bridge carries, also where two processors have other work: its port would
+# mark nothing otherwise.
 bridge_rate=8mbit
 # vm2 bridges the wires: wire 2 is that of each machine's second adapter.
 make_bridge() {
@@ -57,8 +60,9 @@ make_bridge() {
 		ip addr flush dev $(netdev_of vm3 tern1)
 		ip addr add 10.77.0.3/24 dev $(netdev_of vm3 tern1)"
 }
-# Limits and marks what the bridge sends to vm1. The mean length of RED's queue does not fall while it is idle behind tbf: RED would
-# go on dropping what bears no mark after the flows have ended, ARP as well. So each pair of flows begins with a new one.
+# Limits and marks what the bridge sends to vm1. The mean length of RED's queue does not fall while
+# it is idle behind tbf: RED would go on dropping what bears no mark after the flows have ended, ARP
+# as well. So each pair of flows begins with a new one.
 limit_port() {
 	local one
 	one=$(netdev_of vm2 tern0)
@@ -75,9 +79,10 @@ show_qps() {
 	at vm3 'rdma resource show qp -dd' | grep -o 'drv_rate_kbps [0-9]*' | grep -v ' 0$'
 }
 
-# Runs the flows. Once they have settled it looks at windows of three seconds: $least is the least number of gaps that vm1 sees in one
-# of them, $lost that of all, $moved the number of packets in all, and $limited the most QPs that were limited at one moment. A busy host
-# may delay a machine, and cause a loss, in any of them.
+# Runs the flows. Once they have settled it looks at windows of three seconds: $least is the least
+# number of gaps that vm1 sees in one of them, $lost that of all, $moved the number of packets in
+# all, and $limited the most QPs that were limited at one moment. A busy host may delay a machine,
+# and cause a loss, in any of them.
 windows=3
 flows() {
 	local i before packets gaps now
@@ -141,7 +146,8 @@ set_cc np_enable 255
 flows on
 check loses-nothing-with test "$least" = 0
 check loses-less-with test $((lost * 4)) -le "$off_lost"
-# Not all that the port carries: the rates fall below it, and a busy host gives one of the two runs less.
+# Not all that the port carries: the rates fall below it, and a busy host gives one of the two runs
+# less.
 check moves-as-much-with test $((moved * 10)) -ge $((off_moved * 3))
 check limits-both-qps-with test "$limited" = 2
 check counts-marks test "$(counter vm1 tern0 np_ecn_marked_roce_packets)" -gt 0

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ethernet.sh: tern's netdev with the programs that use an Ethernet adapter: captures with VLANs and checksums, iperf3, time stamps and
-# PTP, raw Ethernet QPs of perftest; and changes, resets and a removal under TCP. Runs in vm1; linuxptp is installed.
+# ethernet.sh: tern's netdev with the programs that use an Ethernet adapter: captures with VLANs and
+# checksums, iperf3, time stamps and PTP, raw Ethernet QPs of perftest; and changes, resets and a
+# removal under TCP. Runs in vm1; linuxptp is installed.
 set -u
 group=ethernet
 # shellcheck source=tests/guest/results.sh
@@ -21,7 +22,8 @@ on2() {
 end2() { ssh vm2 "kill \$(cat /tmp/$1.pid); while kill -0 \$(cat /tmp/$1.pid) 2>/dev/null; do sleep 0.1; done"; }
 says2() { ssh vm2 "grep -q '$2' /tmp/$1.log"; }
 
-# Frames that the device segments and whose checksums it computes, as they arrive: without GRO, which would put them together.
+# Frames that the device segments and whose checksums it computes, as they arrive: without GRO,
+# which would put them together.
 vlans() {
 	ip link add link "$dev" name tv7 type vlan id 7 && ip addr add 10.77.107.1/24 dev tv7 && ip link set tv7 up &&
 		ssh vm2 "ethtool -K $peer_dev gro off rx-gro-hw off && ip link add link $peer_dev name tv7 type vlan id 7 &&
@@ -48,8 +50,8 @@ iperf() {
 	shift
 	on2 iperf "iperf3 -s -1" && until_true 30 ssh vm2 wait-listen 5201 && timeout 120 iperf3 -J -c "$address" "$@" >"$work/iperf"
 }
-# received FIELD: at least half of what was sent has arrived at the other end; the rest may be under way, or lost before a busy
-# receiver.
+# received FIELD: at least half of what was sent has arrived at the other end; the rest may be under
+# way, or lost before a busy receiver.
 received() {
 	python3 - "$work/iperf" "$1" <<-'END'
 		import json, sys
@@ -103,7 +105,8 @@ check phc2sys-locked until_true 60 grep -q ' s2 freq' "$work/phc2sys"
 kill %phc2sys %ptp4l
 end2 master
 
-# perftest's raw Ethernet QPs. The messages fit into the receive queue, because nothing waits for the receiver.
+# perftest's raw Ethernet QPs. The messages fit into the receive queue, because nothing waits for
+# the receiver.
 raw() { # PROGRAM OPTION...; $client_options, $server_options: of one end
 	local program=$1 status
 	shift
@@ -117,8 +120,9 @@ raw() { # PROGRAM OPTION...; $client_options, $server_options: of one end
 check raw-ethernet-bw raw raw_ethernet_bw -n 400 -s 1024
 check raw-ethernet-bw-received until_true 30 says2 raw '^ *1024'
 check raw-ethernet-lat raw raw_ethernet_lat -n 200 -s 64
-# The program reports no send, and waits for ever, if a completion stands for more than one. The server destroys its QP after the last
-# receive: replies that its pacer still held would be lost, so its rate is high.
+# The program reports no send, and waits for ever, if a completion stands for more than one. The
+# server destroys its QP after the last receive: replies that its pacer still held would be lost, so
+# its rate is high.
 client_options=--rate_limit=10 server_options=--rate_limit=10000 check raw-ethernet-burst-lat \
 	raw raw_ethernet_burst_lat -Q 1 -n 100 -s 64 --burst_size=32 --rate_units=M --rate_limit_type=PP --typical_pkt_size=64
 flow_rate() {

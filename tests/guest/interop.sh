@@ -47,7 +47,8 @@ run() {
 
 # Emulated Soft-RoCE takes milliseconds per packet: use timeouts of 4 s and few messages.
 perftest="-d @D -x @G -F -u 18"
-# Outstanding READs and atomics: perftest asks for the maximum of its own device, more than the peer supports.
+# Outstanding READs and atomics: perftest asks for the maximum of its own device, more than the peer
+# supports.
 few="-o 4"
 
 brief() {

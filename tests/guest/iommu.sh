@@ -7,8 +7,8 @@ group=$TEST_NAME
 pci=$(readlink -e /sys/class/infiniband/tern0/device)
 # Not "identity", in which addresses are passed through.
 translated() { grep '^DMA' "$pci/iommu_group/type"; }
-# The base of the admin queue, as the device has it (AQ_BASE_LO), is no address of the machine's 2 GiB: Linux gives out the highest ones
-# below 4 GiB.
+# The base of the admin queue, as the device has it (AQ_BASE_LO), is no address of the machine's 2
+# GiB: Linux gives out the highest ones below 4 GiB.
 elsewhere() {
 	local bar register
 	read -r bar _ <"$pci/resource"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# killed.sh: kills the QEMU of vm3 under traffic, while it boots, and in its driver's probe, and starts another one on the same
-# socket, while vm1 and vm2 exchange data and compare it. Runs in vm1, with adapters of ternd.
+# killed.sh: kills the QEMU of vm3 under traffic, while it boots, and in its driver's probe, and
+# starts another one on the same socket, while vm1 and vm2 exchange data and compare it. Runs in
+# vm1, with adapters of ternd.
 set -u
 group=killed
 # shellcheck source=tests/guest/results.sh

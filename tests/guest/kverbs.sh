@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# kverbs.sh: tests kernel verbs. tern_kverbs.ko: use, unload of the driver, and unload with a dead device. tern_kqueues.ko: the
-# largest queues, in fragmented memory.
+# kverbs.sh: tests kernel verbs. tern_kverbs.ko: use, unload of the driver, and unload with a dead
+# device. tern_kqueues.ko: the largest queues, in fragmented memory.
 . /tern/conf
 group=kverbs
 # shellcheck source=tests/guest/results.sh

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# lab.sh [MIB]: tests that the machines are as run-vm documents them, and that tern's netdev carries TCP. MIB: of device memory.
+# lab.sh [MIB]: tests that the machines are as run-vm documents them, and that tern's netdev carries
+# TCP. MIB: of device memory.
 group=lab
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -20,7 +21,8 @@ bar4() { # DEVICE BYTES
 	[ $((start)) != 0 ] && [ $((end - start + 1)) = "$2" ] && [ $((flags & 0x20102200)) = $((0x102200)) ]
 }
 pci=$(readlink -f "/sys/class/net/$dev/device")
-# The PCI Express link of a function, as it is (current) or could be (max): what carries the port's 100 Gbit/s.
+# The PCI Express link of a function, as it is (current) or could be (max): what carries the port's
+# 100 Gbit/s.
 pcie_link() { # FUNCTION current|max
 	[ "$(cat "$1/$2_link_speed" "$1/$2_link_width")" = $'8.0 GT/s PCIe\n16' ]
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# limits.sh: the cgroup controller rdma limits a process that makes QPs without end, and nobody else.
+# limits.sh: the cgroup controller rdma limits a process that makes QPs without end, and nobody
+# else.
 group=limits
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -11,7 +12,8 @@ echo +rdma >$cgroup/cgroup.subtree_control
 mkdir -p $cgroup/limited
 echo "tern0 hca_handle=2 hca_object=40" >$cgroup/limited/rdma.max
 
-# qps WANTED: makes QPs until that fails or there are so many, prints their number, and the error's if there was one.
+# qps WANTED: makes QPs until that fails or there are so many, prints their number, and the error's
+# if there was one.
 qps() {
 	python3 - "$1" <<'END'
 import sys
@@ -43,7 +45,8 @@ check others [ "$(qps 100)" = 100 ]
 check freed [ "$(limited)" = "$found" ]
 check objects [ "$(tern-objects)" = "$before" ]
 check uncharged grep -q 'tern0 hca_handle=0 hca_object=0' $cgroup/limited/rdma.current
-# Linux frees a removed cgroup that has limits while the device's list still refers to it: the end of the device then corrupts memory.
+# Linux frees a removed cgroup that has limits while the device's list still refers to it: the end
+# of the device then corrupts memory.
 echo "tern0 hca_handle=max hca_object=max" >$cgroup/limited/rdma.max
 rmdir $cgroup/limited
 exit $failed

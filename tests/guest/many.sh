@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# many.sh N: N machines on one switch. Each reaches each other one, and all pairs of neighbours exchange data at the same time and
-# compare it. Runs in vm1.
+# many.sh N: N machines on one switch. Each reaches each other one, and all pairs of neighbours
+# exchange data at the same time and compare it. Runs in vm1.
 set -u
 group=many
 # shellcheck source=tests/guest/results.sh

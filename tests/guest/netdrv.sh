@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# netdrv.sh TEST...: the kernel's own tests of network drivers (tools/testing/selftests/drivers/net), on tern's interface, with vm2 at the
-# other end. TEST is the path of a script below drivers/net, without .py.
+# netdrv.sh TEST...: the kernel's own tests of network drivers
+# (tools/testing/selftests/drivers/net), on tern's interface, with vm2 at the other end. TEST is the
+# path of a script below drivers/net, without .py.
 group=netdrv
 # shellcheck source=tests/guest/results.sh
 . results.sh
@@ -32,8 +33,8 @@ set_mtu() {
 }
 # Where tests pin their programs.
 mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
-# Tests take the interface down and expect its addresses afterwards; and they load XDP programs without fragments, which need a
-# frame that fits into a page.
+# Tests take the interface down and expect its addresses afterwards; and they load XDP programs
+# without fragments, which need a frame that fits into a page.
 for m in vm1 vm2; do
 	ssh $m "sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1"
 done
@@ -51,7 +52,8 @@ results() {
 queues() { ethtool -L "$NETIF" combined "$1" && ethtool -G "$NETIF" rx "$2"; }
 
 for name; do
-	# It wants more queues than there are processors, and no drop although the receiver is slower than the sender.
+	# It wants more queues than there are processors, and no drop although the receiver is slower than
+	# the sender.
 	[ "$name" != hw/rss_ctx ] || queues 4 8192
 	log=/mnt/share/netdrv-$(basename "$name").log
 	(cd "$(dirname "$tests/$name")" && timeout 900 python3 "$tests/$name.py") >"$log" 2>&1

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced after results.sh: vm1 and vm2 exchange data and compare it while others are killed or attacked. The script sets $work to a
-# directory, and starts `others` in the background.
+# Sourced after results.sh: vm1 and vm2 exchange data and compare it while others are killed or
+# attacked. The script sets $work to a directory, and starts `others` in the background.
 
 # rping compares the data of each message.
 ssh vm2 'rping -s -P -a 10.77.0.2 -p 7180' >/dev/null 2>&1 &

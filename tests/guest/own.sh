@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# own.sh: tests what users bring to the machines: Debian packages, an overlay, several adapters; and the modules that packages want.
-# Its boot has --adapters 2, --overlay tests/guest/overlay, and the packages valkey-server, gcc, libc6-dev and libibverbs-dev.
+# own.sh: tests what users bring to the machines: Debian packages, an overlay, several adapters; and
+# the modules that packages want. Its boot has --adapters 2, --overlay tests/guest/overlay, and the
+# packages valkey-server, gcc, libc6-dev and libibverbs-dev.
 group=own
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -60,7 +61,8 @@ check unplugged until_true 120 one_left
 check tern-up tern-up 1
 check first-works across tern0
 
-# What packages for storage and networks want; they have their own modules for each kernel of a lane.
+# What packages for storage and networks want; they have their own modules for each kernel of a
+# lane.
 if [ -d "/lib/modules/$(uname -r)/kernel" ]; then
 	check modules modprobe -a nvme_rdma nvmet_rdma nvme_tcp nvmet_tcp ib_iser ib_isert ib_srp ib_srpt iscsi_tcp iscsi_target_mod \
 		target_core_mod target_core_iblock target_core_file tcm_loop rds_rdma rpcrdma nfs nfsd cifs ksmbd smc 9pnet_rdma null_blk loop \

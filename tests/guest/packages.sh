@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# packages.sh: runs as root in a plain Debian machine. The first run installs the packages and reboots.
+# packages.sh: runs as root in a plain Debian machine. The first run installs the packages and
+# reboots.
 exec >/dev/ttyS0 2>&1 </dev/null
 cd "${0%/*}" || exit
 check() { # NAME CMD...

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154,SC2029
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced: runs a program as server and client, in one machine or between two, and prints the result.
-# A matrix at the end counts the runs.
+# Sourced: runs a program as server and client, in one machine or between two, and prints the
+# result. A matrix at the end counts the runs.
 
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -51,7 +51,8 @@ ready() {
 	done
 }
 
-# Prints the line in which one end reports that rdma_cm gave up a connection; fails if an end complained about data.
+# Prints the line in which one end reports that rdma_cm gave up a connection; fails if an end
+# complained about data.
 cm_gave_up() {
 	[ $status != 124 ] && [ $server_status != 124 ] || return
 	! grep -qiE 'mismatch|corrupt|data (error|verification)|wrong data' "$log" "$log.s" || return
@@ -61,14 +62,16 @@ cm_gave_up() {
 		-e '(rconnect|rdma_connect|rdma_create_ep|rdma_resolve_[a-z]*).*(timed out|refused|reset)'
 }
 
-# The payload that has crossed an adapter of tern at one end, both ways, in bytes. A script whose ends are not in this machine has its own.
+# The payload that has crossed an adapter of tern at one end, both ways, in bytes. A script whose
+# ends are not in this machine has its own.
 crossed() {
 	sleep 0.05 # the kernel keeps what it has read for a moment
 	cat "/sys/class/infiniband/$dev"/ports/1/hw_counters/[tr]x_rdma_bytes | awk '{ sum += $1 } END { print sum }'
 }
 
-# least COMMAND: the payload that COMMAND moves at least, by its options: a number and a size of messages. A program that compares no
-# data succeeds only if the adapter has moved them. Operands of atomics are no payload: rcverify compares these.
+# least COMMAND: the payload that COMMAND moves at least, by its options: a number and a size of
+# messages. A program that compares no data succeeds only if the adapter has moved them. Operands of
+# atomics are no payload: rcverify compares these.
 least() {
 	echo "$1" | awk '{
 		n = $1 != "cmtime"
@@ -108,9 +111,10 @@ attempt() {
 	[ $endless = 0 ] || server_status=0
 }
 
-# pair PROGRAM NAME PORT SERVER-COMMAND CLIENT-COMMAND: PROGRAM is the row in the matrix. The server listens at PORT; -N instead
-# means that it attaches N QPs to a multicast group. '&' before the server's command marks a server that does not end by itself.
-# If rdma_cm gives up a connection, which the kernel's protocol does on a machine under load, the run is repeated, twice at most.
+# pair PROGRAM NAME PORT SERVER-COMMAND CLIENT-COMMAND: PROGRAM is the row in the matrix. The server
+# listens at PORT; -N instead means that it attaches N QPs to a multicast group. '&' before the
+# server's command marks a server that does not end by itself. If rdma_cm gives up a connection,
+# which the kernel's protocol does on a machine under load, the run is repeated, twice at most.
 # tests/run counts the lines '# retried'. Nothing else is repeated.
 pair() {
 	program=$1 name=$2 at=$3 serve=$4 call=$5
@@ -135,8 +139,9 @@ pair() {
 	fi
 }
 
-# verify_with ADDRESS TEST...: rcverify against one that listens at ADDRESS. `on`, $server_side and $client_side are the script's: on SIDE
-# COMMAND puts device and GID of a side in place of @D and @G.
+# verify_with ADDRESS TEST...: rcverify against one that listens at ADDRESS. `on`, $server_side and
+# $client_side are the script's: on SIDE COMMAND puts device and GID of a side in place of @D and
+# @G.
 verify_with() {
 	address=$1
 	shift

@@ -1,15 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
-# Runs ibv_*_pingpong and perftest, as far as tern's transports allow: RC, UC, UD, XRC, with and without SRQ, event mode and
-# rdma_cm (-R). usage: perf_matrix.sh [loopback|across][-brief|-rest]...; prints a line for each run, and a matrix.
-# -brief runs each program once in each mode; -rest runs what -brief leaves out.
+# Runs ibv_*_pingpong and perftest, as far as tern's transports allow: RC, UC, UD, XRC, with and
+# without SRQ, event mode and rdma_cm (-R). usage: perf_matrix.sh
+# [loopback|across][-brief|-rest]...; prints a line for each run, and a matrix. -brief runs each
+# program once in each mode; -rest runs what -brief leaves out.
 set -u
 group=perf
 . "${0%/*}/pairs.sh"
 port=18700
 
-# run NAME COMMAND...: runs COMMAND as server and client; the client gets the server's address appended.
+# run NAME COMMAND...: runs COMMAND as server and client; the client gets the server's address
+# appended.
 run() {
 	[ $part = rest ] || run_now "$@"
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""plugged.py MIB GID: one region of MIB MiB, which must be more memory than the machine booted with. A WRITE to itself copies its first half
-to its second, which is compared. GID is an index. Prints nothing if all is right."""
+"""plugged.py MIB GID: one region of MIB MiB, which must be more memory than the machine booted
+with. A WRITE to itself copies its first half to its second, which is compared. GID is an index.
+Prints nothing if all is right."""
 import sys
 import time
 
@@ -26,7 +27,8 @@ def connect(qp, gid):
     attr.path_mtu = e.IBV_MTU_1024
     attr.dest_qp_num = qp.qp_num
     attr.min_rnr_timer = 12
-    attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=gid, sgid_index=GID, hop_limit=64))
+    attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=gid, sgid_index=GID,
+                                                                  hop_limit=64))
     attr.timeout = 18
     attr.retry_cnt = 7
     qp.to_rts(attr)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# plugged.sh: memory is plugged and unplugged while the adapter works. Runs in vm1, booted with less memory than it registers.
+# plugged.sh: memory is plugged and unplugged while the adapter works. Runs in vm1, booted with less
+# memory than it registers.
 set -u
 group=plugged
 # shellcheck source=tests/guest/results.sh

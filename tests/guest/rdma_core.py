@@ -4,9 +4,9 @@
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [--without MODULE] [MODULE...]
 
-The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
-another outcome, is missing or is not listed. Each module runs in a process of its own. The dma-bufs of test_mr are of memory
-(udmabuf), not of a GPU.
+The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the
+reason. The run fails if a test has another outcome, is missing or is not listed. Each module runs
+in a process of its own. The dma-bufs of test_mr are of memory (udmabuf), not of a GPU.
 """
 import argparse
 import fcntl
@@ -39,7 +39,6 @@ def ipv4_gid_index():
 
 class Recorder(unittest.TextTestResult):
     """Writes (id, outcome, detail) of each test as a line of JSON to file descriptor 3."""
-
     def _record(self, test, outcome, detail=""):
         with os.fdopen(os.dup(3), "w") as out:
             out.write(json.dumps([test.id(), outcome, detail]) + "\n")
@@ -99,7 +98,8 @@ class Memory:
             fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
             self.bytes = mmap.mmap(memfd, size)
             with open("/dev/udmabuf", "wb") as device:
-                self.fd = fcntl.ioctl(device, self.CREATE, bytearray(struct.pack("IIQQ", memfd, 0, 0, size)))
+                self.fd = fcntl.ioctl(device, self.CREATE,
+                                      bytearray(struct.pack("IIQQ", memfd, 0, 0, size)))
         finally:
             os.close(memfd)
 
@@ -116,7 +116,8 @@ def use_memory_for_dmabufs(module):
 
         def write(self, data, length, offset=0):
             at = offset + self.offset
-            self.memory.bytes[at:at + length] = (data.encode() if isinstance(data, str) else data)[:length]
+            self.memory.bytes[at:at +
+                              length] = (data.encode() if isinstance(data, str) else data)[:length]
 
         def read(self, length, offset):
             at = offset + self.offset
@@ -146,8 +147,10 @@ def child(tests_dir, module, gid):
 def run_module(tests_dir, module, gid):
     """Runs one module in a process; returns {id: (outcome, detail)} and the exit status."""
     read, write = os.pipe()
-    command = [sys.executable, os.path.abspath(__file__), "--child", module, "--tests", tests_dir,
-               "--gid", gid]
+    command = [
+        sys.executable,
+        os.path.abspath(__file__), "--child", module, "--tests", tests_dir, "--gid", gid
+    ]
     # The shell moves the pipe to descriptor 3, which the child expects.
     process = subprocess.Popen(["sh", "-c", f'exec "$@" 3>&{write}', "sh", *command],
                                pass_fds=[write])
@@ -159,7 +162,7 @@ def run_module(tests_dir, module, gid):
         for line in lines:
             name, outcome, detail = json.loads(line)
             # The end of a test must not replace a subtest's failure.
-            if results.get(name, ("",))[0] != "fail":
+            if results.get(name, ("", ))[0] != "fail":
                 results[name] = (outcome, detail)
     status = process.wait()
     limit.cancel()
@@ -199,7 +202,8 @@ def judge(expected, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tests", default=os.environ.get("RDMA_CORE_TESTS"), required="RDMA_CORE_TESTS" not in os.environ)
+    parser.add_argument("--tests", default=os.environ.get("RDMA_CORE_TESTS"),
+                        required="RDMA_CORE_TESTS" not in os.environ)
     parser.add_argument("--expect", default=os.path.join(HERE, "rdma_core.expect"))
     parser.add_argument("--table", help="also write the results here, tab-separated")
     parser.add_argument("--without", metavar="MODULE", help="not this one")
@@ -221,10 +225,13 @@ def main():
         wanted = {n: e for n, e in expected.items() if n.split(".")[1] == module}
         found = list(judge(wanted, results))
         if status != 0:
-            found.append(("not ok", f"tests.{module}", "fail", f"the module's process ended with {status}"))
+            found.append(
+                ("not ok", f"tests.{module}", "fail", f"the module's process ended with {status}"))
         for verdict, name, outcome, note in found:
-            print(f"{verdict} rdma-core/{name}" + (f" # SKIP {note}" if outcome != "pass" and verdict == "ok"
-                                                   else f" - {note}" if note else ""), flush=True)
+            print(
+                f"{verdict} rdma-core/{name}" +
+                (f" # SKIP {note}" if outcome != "pass" and verdict == "ok" else
+                 f" - {note}" if note else ""), flush=True)
         rows += found
     if args.table:
         with open(args.table, "w") as f:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rdma_core_write.sh [ARGUMENT of rdma_core.py]...: runs rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which
-# sends commands by write() where it can. Runs in vm1.
+# rdma_core_write.sh [ARGUMENT of rdma_core.py]...: runs rdma-core's tests with a libibverbs built
+# with IOCTL_MODE=write, which sends commands by write() where it can. Runs in vm1.
 set -u
 . /tern/conf
 library=/mnt/tern/$OUT/write

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# removal.sh: tests surprise removal of the adapter under traffic and its replacement; then orderly removal, reset and unbinding
-# under traffic. Runs in vm1.
+# removal.sh: tests surprise removal of the adapter under traffic and its replacement; then orderly
+# removal, reset and unbinding under traffic. Runs in vm1.
 set -u
 group=removal
 # shellcheck source=tests/guest/results.sh
@@ -11,10 +11,12 @@ log=$(mktemp)
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
 
-# start NAME: starts a process that watches for events, and endless traffic and page faults, before the adapter is removed.
+# start NAME: starts a process that watches for events, and endless traffic and page faults, before
+# the adapter is removed.
 start() {
 	rm -f /run/removal.go
-	# Without this variable libibverbs reports an error for objects that the kernel destroyed at the removal.
+	# Without this variable libibverbs reports an error for objects that the kernel destroyed at the
+	# removal.
 	RDMAV_ALLOW_DISASSOC_DESTROY=1 removal "$1" /run/removal.go >"$log.watch" 2>&1 &
 	watcher=$!
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
@@ -59,7 +61,8 @@ replug() {
 }
 . /tern/conf
 if [ "$FRONT" = vfio-user ]; then
-	# vfio_user_msix_teardown() asserts that the BAR still has a region that was removed with the device.
+	# vfio_user_msix_teardown() asserts that the BAR still has a region that was removed with the
+	# device.
 	echo "ok removal/unplug # SKIP QEMU 11.1 ends with an assertion when a vfio-user-pci device is unplugged"
 else
 	replug

@@ -13,7 +13,8 @@ not_ok() {
 	failed=1
 }
 
-# check NAME CMD...: ok if CMD succeeds, else not ok with the end of its output. CMD runs in this shell and may set variables.
+# check NAME CMD...: ok if CMD succeeds, else not ok with the end of its output. CMD runs in this
+# shell and may set variables.
 check() {
 	local name status
 	name=$1
@@ -54,7 +55,8 @@ pingpong() {
 	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 -c 127.0.0.1 >/dev/null && wait $server
 }
 
-# under_traffic NAME COMMAND...: COMMAND succeeds, and traffic goes on after it: the script defines moved().
+# under_traffic NAME COMMAND...: COMMAND succeeds, and traffic goes on after it: the script defines
+# moved().
 under_traffic() {
 	local name=$1
 	shift

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# senders.sh: senders that the stack does not keep away from a transmit queue: pktgen, whose cloned frames keep their queue while channels
-# go, and netconsole, which sends with interrupts disabled, through queues that XDP uses. Runs in vm1, with lockdep and KASAN.
+# senders.sh: senders that the stack does not keep away from a transmit queue: pktgen, whose cloned
+# frames keep their queue while channels go, and netconsole, which sends with interrupts disabled,
+# through queues that XDP uses. Runs in vm1, with lockdep and KASAN.
 set -u
 group=senders
 # shellcheck source=tests/guest/results.sh

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# soft-roce.sh TABLE [NAME]: runs a test of memory windows on Soft-RoCE in this machine, or all that do not crash its kernel, and
-# writes the results to TABLE. Each test has a process of its own. Crashes of the process or the kernel, and kernel warnings, are
-# results.
+# soft-roce.sh TABLE [NAME]: runs a test of memory windows on Soft-RoCE in this machine, or all that
+# do not crash its kernel, and writes the results to TABLE. Each test has a process of its own.
+# Crashes of the process or the kernel, and kernel warnings, are results.
 bin=/mnt/tern/build/guest/windows
 table=$1
 modprobe rdma_rxe && rdma link add rxe0 type rxe netdev ctl0 || exit 1

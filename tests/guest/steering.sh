@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# steering.sh: the engine's steering, compared with that of Linux in a network namespace of its own. Needs no adapter.
+# steering.sh: the engine's steering, compared with that of Linux in a network namespace of its own.
+# Needs no adapter.
 # shellcheck disable=SC2016
 exec unshare -n sh -ec '
 	ip link add va type veth peer name vb

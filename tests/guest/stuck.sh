@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# stuck.sh: resets, recovers, unbinds, removes and pulls out the adapter while it waits for a page that never arrives: of a
-# userfaultfd, and of a file system in user space. Runs in vm1.
+# stuck.sh: resets, recovers, unbinds, removes and pulls out the adapter while it waits for a page
+# that never arrives: of a userfaultfd, and of a file system in user space. Runs in vm1.
 set -u
 group=stuck
 # shellcheck source=tests/guest/results.sh

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# suspend.sh: suspends the devices of vm2 with user space frozen, while the adapter is idle and while it waits for a page that never
-# arrives. Runs in vm1. Afterwards vm2 has no 9p any more, whose driver cannot suspend: nothing may follow in this boot.
+# suspend.sh: suspends the devices of vm2 with user space frozen, while the adapter is idle and
+# while it waits for a page that never arrives. Runs in vm1. Afterwards vm2 has no 9p any more,
+# whose driver cannot suspend: nothing may follow in this boot.
 set -u
 group=suspend
 # shellcheck source=tests/guest/results.sh

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086,SC2029
-# Machines on two hosts (run-vm --two-hosts): tern in vm1 and vm2, which VXLAN is between, and Soft-RoCE on a virtio-net in vm3, on
-# vm1's host.
+# Machines on two hosts (run-vm --two-hosts): tern in vm1 and vm2, which VXLAN is between, and
+# Soft-RoCE on a virtio-net in vm3, on vm1's host.
 set -u
 group=uplinks
 . "${0%/*}/pairs.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# window-example.sh: runs Documentation/examples/window.c with the server in vm2: a window is bound, used, revoked and refused.
+# window-example.sh: runs Documentation/examples/window.c with the server in vm2: a window is bound,
+# used, revoked and refused.
 bin=/mnt/tern/build/guest/window
 group=window-example
 # shellcheck source=tests/guest/results.sh

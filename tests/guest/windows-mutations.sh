@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# windows-mutations.sh: switches off the rules of memory windows one after the other, half of them in vm2.
+# windows-mutations.sh: switches off the rules of memory windows one after the other, half of them
+# in vm2.
 run="/mnt/tern/build/guest/windows -g \$(gid-index v4) --mutations"
 ssh vm2 "$run=2/2" &
 eval "$run=1/2"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# xdp.sh: XDP and AF_XDP on tern's netdev of two machines: all verdicts, sockets with and without copies, whose frames are compared byte
-# by byte; and changes of the interface, a reset and an unload under their traffic. Runs in vm1.
+# xdp.sh: XDP and AF_XDP on tern's netdev of two machines: all verdicts, sockets with and without
+# copies, whose frames are compared byte by byte; and changes of the interface, a reset and an
+# unload under their traffic. Runs in vm1.
 set -u
 group=xdp
 # shellcheck source=tests/guest/results.sh

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# xskxceiver.sh MODE...: the kernel's own test of AF_XDP (tools/testing/selftests/bpf) from one adapter to the other, which are connected:
-# its boot has --loop. MODE: drv (copies), zc (none), zc-busy.
+# xskxceiver.sh MODE...: the kernel's own test of AF_XDP (tools/testing/selftests/bpf) from one
+# adapter to the other, which are connected: its boot has --loop. MODE: drv (copies), zc (none),
+# zc-busy.
 set -u
 group=xskxceiver
 # shellcheck source=tests/guest/results.sh
@@ -17,9 +18,10 @@ for d in $devs; do
 	ip link set "$d" mtu 1500 promisc on
 done
 
-# results MODE: result lines of a report in KTAP. Two tests tell nothing here, and have none: HW_SW_MAX_RING_SIZE sends nothing between two
-# interfaces, because its pacing wants 2048 free frames of the 1024 that the sender has; HW_SW_MIN_RING_SIZE allows 3 seconds for 4096
-# frames, sent and received one by one, which are too few for an emulated processor.
+# results MODE: result lines of a report in KTAP. Two tests tell nothing here, and have none:
+# HW_SW_MAX_RING_SIZE sends nothing between two interfaces, because its pacing wants 2048 free
+# frames of the 1024 that the sender has; HW_SW_MIN_RING_SIZE allows 3 seconds for 4096 frames, sent
+# and received one by one, which are too few for an emulated processor.
 results() {
 	sed -nE "
 	/HW_SW_(MIN|MAX)_RING_SIZE/d

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the documents name exists: functions and files. Each example has a marker, and tests/docs-examples finds them all."""
+"""What the documents name exists: functions and files. Each example has a marker, and
+tests/docs-examples finds them all."""
 import contextlib
 import glob
 import importlib.machinery
@@ -60,7 +61,9 @@ def missing_files(text, literal=LITERAL):
     def there(name):
         name = re.sub(r"\b[A-Z]+\b", "*", name)
         return any(glob.glob(os.path.join(TOP, room, name)) for room in ROOMS)
-    return sorted(name for name in names if name.partition("/")[0] in tops and "/" in name and not there(name))
+
+    return sorted(name for name in names
+                  if name.partition("/")[0] in tops and "/" in name and not there(name))
 
 
 class Names(unittest.TestCase):
@@ -80,20 +83,31 @@ class Names(unittest.TestCase):
         text = "   * - ``qemu-device/engine/lane/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
         self.assertEqual(missing_functions(text), ["Port::emits()"])
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
-        self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"), ["tests/vm/run-it"])
+        self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"),
+                         ["tests/vm/run-it"])
 
     def test_tests_of_the_security_page(self):
-        """The last cell of a row: ``TEST`` of the suite, and after a colon cases, or classes of cases."""
+        """The last cell of a row: ``TEST`` of the suite, and after a colon cases, or classes of
+        cases."""
         page = text_of("Documentation/security.rst")
         cells = [row.split("\n     - ")[-1] for row in re.split(r"\n   \* - ", page)[1:]]
         suite = set(re.findall(r"^\S+ +\d+ (\S+)", text_of("tests/suite"), re.M))
-        sources = [text_of(os.path.relpath(path, TOP)) for path in glob.glob(f"{TOP}/qemu-device/**/*_test.cpp", recursive=True)]
-        cases = {name for text in sources for m in re.findall(r"^TEST(?:_[FP])?\((\w+),\s+(\w+)\)", text, re.M) for name in (m[0], ".".join(m))}
+        sources = [
+            text_of(os.path.relpath(path, TOP))
+            for path in glob.glob(f"{TOP}/qemu-device/**/*_test.cpp", recursive=True)
+        ]
+        cases = {
+            name for text in sources
+            for m in re.findall(r"^TEST(?:_[FP])?\((\w+),\s+(\w+)\)", text, re.M)
+            for name in (m[0], ".".join(m))
+        }
         named = 0
         for cell in cells[2:]:
             for test in LITERAL.findall(cell):
                 self.assertIn(test, suite, cell)
-            for case in re.findall(r"\b[A-Z]\w+(?:\.\w+)?", re.sub(r"``[^`]+``|\s+", " ", cell.split("\n\n")[0])):
+            for case in re.findall(r"\b[A-Z]\w+(?:\.\w+)?",
+                                   re.sub(r"``[^`]+``|\s+", " ",
+                                          cell.split("\n\n")[0])):
                 self.assertIn(case, cases, cell)
             named += 1
         self.assertGreater(named, 10)
@@ -103,24 +117,33 @@ class Names(unittest.TestCase):
         for page in ["README.md", *glob.glob(f"{TOP}/Documentation/*.rst")]:
             with self.subTest(page):
                 named = re.findall(r"`make ([a-z][\w-]*)", text_of(page))
-                named += [m for block in examples.read(os.path.relpath(page, TOP) if os.path.isabs(page) else page)
-                          for m in re.findall(r"^make ([a-z][\w-]*)", block.text, re.M)]
-                self.assertEqual(sorted(set(named) - targets - {"install", "defconfig", "olddefconfig"}), [])
+                named += [
+                    m for block in examples.read(
+                        os.path.relpath(page, TOP) if os.path.isabs(page) else page)
+                    for m in re.findall(r"^make ([a-z][\w-]*)", block.text, re.M)
+                ]
+                self.assertEqual(
+                    sorted(set(named) - targets - {"install", "defconfig", "olddefconfig"}), [])
 
 
 class Figures(unittest.TestCase):
     def test_windows(self):
-        rows = re.findall(r"^   \* - ``.*\n     - .*\n     - (.*)\n     - (.*)$", text_of("Documentation/windows-comparison.rst"), re.M)
+        rows = re.findall(r"^   \* - ``.*\n     - .*\n     - (.*)\n     - (.*)$",
+                          text_of("Documentation/windows-comparison.rst"), re.M)
         tern, other = [sum(result == "yes" for result in column) for column in zip(*rows)]
         self.assertEqual(tern, len(rows))
-        self.assertIn(f"Of {len(rows)} tests of windows Soft-RoCE passes {other}:", text_of("README.md"))
-        self.assertIn(f"all {len(rows)} tests of memory windows, Soft-RoCE {other}.", text_of("Documentation/index.rst"))
-
+        self.assertIn(f"Of {len(rows)} tests of windows Soft-RoCE passes {other}:",
+                      text_of("README.md"))
+        self.assertIn(f"all {len(rows)} tests of memory windows, Soft-RoCE {other}.",
+                      text_of("Documentation/index.rst"))
 
     def row(self, title):
-        """The numbers in a row of performance.rst's results, without the target: a list for each column."""
-        line = next(line for line in text_of("Documentation/performance.rst").splitlines() if line.startswith(f"   {title}"))
-        rule = next(line for line in text_of("Documentation/performance.rst").partition("Targets and results\n\n   =")[2].splitlines())
+        """The numbers in a row of performance.rst's results, without the target: a list for each
+        column."""
+        line = next(line for line in text_of("Documentation/performance.rst").splitlines()
+                    if line.startswith(f"   {title}"))
+        rule = next(line for line in text_of("Documentation/performance.rst").partition(
+            "Targets and results\n\n   =")[2].splitlines())
         widths = [len(word) for word in ("=" + rule).split()]
         cells, at = [], 3
         for width in widths:
@@ -129,37 +152,50 @@ class Figures(unittest.TestCase):
         return [[float(n) for n in re.findall(r"\d[\d.]*", cell)] for cell in cells[2:]]
 
     def test_speed(self):
-        """What README says of Soft-RoCE holds on every machine of the table; a figure that has become too modest is found, too."""
+        """What README says of Soft-RoCE holds on every machine of the table; a figure that has
+        become too modest is found, too."""
         readme = " ".join(text_of("README.md").split())
         latency = [n for cell in self.row("8-byte loopback latency") for n in cell]
         across = [n for cell in self.row("64 KiB WRITE across, times") for n in cell]
-        self.assertIn(f"loopback latency of 8 bytes {min(latency):.0f} to {max(latency):.0f} times shorter", readme)
-        self.assertIn(f"and {min(across):.0f} to {max(across):.0f} times between two machines", readme)
+        self.assertIn(
+            f"loopback latency of 8 bytes {min(latency):.0f} to {max(latency):.0f} times shorter",
+            readme)
+        self.assertIn(f"and {min(across):.0f} to {max(across):.0f} times between two machines",
+                      readme)
         least = min(n for cell in self.row("64 KiB loopback WRITE") for n in cell)
-        said = int(re.search(r"WRITEs of 64 KiB more than (\d+) times faster in loopback", readme)[1])
+        said = int(
+            re.search(r"WRITEs of 64 KiB more than (\d+) times faster in loopback", readme)[1])
         self.assertLess(said, least)
         self.assertGreater(said * 1.1, least)
 
 
 class Markers(unittest.TestCase):
     def test_every_block_has_one(self):
-        bad = [f"{b.page}:{b.line}: {b.error}" for page in examples.pages() for b in examples.read(page) if b.error]
+        bad = [
+            f"{b.page}:{b.line}: {b.error}" for page in examples.pages()
+            for b in examples.read(page) if b.error
+        ]
         self.assertEqual(bad, [])
 
 
 class Parser(unittest.TestCase):
     def blocks(self, text, page="p.rst"):
-        return [(b.where or b.reason or b.error, b.status, b.text) for b in examples.parse(page, text)]
+        return [(b.where or b.reason or b.error, b.status, b.text)
+                for b in examples.parse(page, text)]
 
     def test_a_block_behind_a_paragraph(self):
         text = ".. run: host\n\nRun this::\n\n    one\n\n      two\n\nand so on\n"
         self.assertEqual(self.blocks(text), [("host", 0, "one\n\n  two\n")])
 
     def test_a_code_block_of_a_shell(self):
-        self.assertEqual(self.blocks(".. run: vm1, status 3\n.. code-block:: sh\n   :caption: x\n\n   one\n"), [("vm1", 3, "one\n")])
+        self.assertEqual(
+            self.blocks(".. run: vm1, status 3\n.. code-block:: sh\n   :caption: x\n\n   one\n"),
+            [("vm1", 3, "one\n")])
 
     def test_other_languages_and_directives_are_passed_over(self):
-        self.assertEqual(self.blocks(".. code-block:: c\n\n   int x;\n\n.. note::\n\n   text\n\n.. a comment::\n"), [])
+        self.assertEqual(
+            self.blocks(
+                ".. code-block:: c\n\n   int x;\n\n.. note::\n\n   text\n\n.. a comment::\n"), [])
 
     def test_a_reason_over_two_lines(self):
         text = ".. not run: it takes\n   hours\n\n::\n\n    one\n"
@@ -167,8 +203,10 @@ class Parser(unittest.TestCase):
 
     def test_errors(self):
         self.assertEqual(self.blocks("::\n\n    one\n")[0][0], "no marker")
-        self.assertEqual(self.blocks(".. run: here\n\n::\n\n    one\n")[0][0], "what is `run: here`?")
-        self.assertEqual(self.blocks(".. run: host\n.. run: host\n\n::\n\n    one\n")[0][0], "two markers")
+        self.assertEqual(
+            self.blocks(".. run: here\n\n::\n\n    one\n")[0][0], "what is `run: here`?")
+        self.assertEqual(
+            self.blocks(".. run: host\n.. run: host\n\n::\n\n    one\n")[0][0], "two markers")
         self.assertEqual(self.blocks("text\n\n.. run: host\n")[0][0], "a marker without a block")
 
     def test_a_marker_is_for_one_block(self):
@@ -184,15 +222,18 @@ class Parser(unittest.TestCase):
         self.assertEqual(self.blocks(text, "p.md"), [("host", 0, "one\n"), ("why", 0, "two\n")])
 
     def test_a_transcript(self):
-        block = examples.parse("p.rst", ".. run: host\n\n::\n\n    $ one \\\n    > two\n    out  put\n    $ three\n    ... end\n")[0]
+        block = examples.parse(
+            "p.rst",
+            ".. run: host\n\n::\n\n    $ one \\\n    > two\n    out  put\n    $ three\n    ... end\n"
+        )[0]
         self.assertEqual(block.script(), ("one \\\ntwo\nthree\n", ["out  put", "... end"]))
-        self.assertIsNone(examples.differs(["out  put", "the ... end"], "x\nout put here\nthe very end\n"))
+        self.assertIsNone(
+            examples.differs(["out  put", "the ... end"], "x\nout put here\nthe very end\n"))
         self.assertEqual(examples.differs(["b", "a"], "a\nb\n"), "a")
 
 
 class Runs(unittest.TestCase):
     """Blocks are run, here with a shell of this machine for the login."""
-
     def setUp(self):
         self.top = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
@@ -206,24 +247,36 @@ class Runs(unittest.TestCase):
         report, shared, out = examples.Report(), [], io.StringIO()
         with contextlib.redirect_stdout(out):
             examples.run_page(examples.parse("p.rst", text), report, shared)
-        return [re.sub(r"p.rst:\d+: ", "", line.partition(" # ")[0]) for line in out.getvalue().splitlines() if not line.startswith("# ")], shared
+        return [
+            re.sub(r"p.rst:\d+: ", "",
+                   line.partition(" # ")[0]) for line in out.getvalue().splitlines()
+            if not line.startswith("# ")
+        ], shared
 
     def page(self, *blocks):
-        return "".join(f".. run: {marker}\n\n::\n\n" + "".join(f"    {line}\n" for line in lines.splitlines()) + "\n"
+        return "".join(f".. run: {marker}\n\n::\n\n" +
+                       "".join(f"    {line}\n" for line in lines.splitlines()) + "\n"
                        for marker, lines in blocks)
 
     def test_host(self):
-        results, _ = self.results(self.page(("host", "true\nfalse\ntrue"), ("host, status 3", "exit 3"), ("host", "$ echo a  b\na b"),
-                                            ("host", "$ echo a\nb")))
-        self.assertEqual(results, ["not ok p/1 - exit status 1", "ok p/2", "ok p/3",
-                                   "not ok p/4 - its output lacks: b"])
+        results, _ = self.results(
+            self.page(("host", "true\nfalse\ntrue"), ("host, status 3", "exit 3"),
+                      ("host", "$ echo a  b\na b"), ("host", "$ echo a\nb")))
+        self.assertEqual(
+            results,
+            ["not ok p/1 - exit status 1", "ok p/2", "ok p/3", "not ok p/4 - its output lacks: b"])
 
     def test_a_login(self):
         login = "PS1='vm1:/# ' bash --noprofile --norc -i"
-        results, shared = self.results(self.page(
-            ("terminal", login), ("vm1", "$ sleep 0.2 &\n$ x=5 && echo $((x + 1))\n6"), ("vm1", "wait; test $x = 5"),
-            ("vm1", "false\necho on"), ("vm1, status 1", "false"), ("beside", "echo here"), ("vm1", "$ tty\n/dev/pts/..."), ("host", "true")))
-        self.assertEqual(results, ["ok p/1", "ok p/2", "ok p/3", "not ok p/4 - exit status 1", "ok p/5", "ok p/6", "ok p/7", "ok p/8"])
+        results, shared = self.results(
+            self.page(("terminal", login), ("vm1", "$ sleep 0.2 &\n$ x=5 && echo $((x + 1))\n6"),
+                      ("vm1", "wait; test $x = 5"), ("vm1", "false\necho on"),
+                      ("vm1, status 1", "false"), ("beside", "echo here"),
+                      ("vm1", "$ tty\n/dev/pts/..."), ("host", "true")))
+        self.assertEqual(results, [
+            "ok p/1", "ok p/2", "ok p/3", "not ok p/4 - exit status 1", "ok p/5", "ok p/6",
+            "ok p/7", "ok p/8"
+        ])
         self.assertEqual(shared, [])
 
     def test_no_login(self):
@@ -231,7 +284,9 @@ class Runs(unittest.TestCase):
         self.assertEqual(results, ["not ok p/1 - exit status 4", "not ok p/2 - no login by p/1"])
 
     def test_the_shared_login_comes_last(self):
-        results, shared = self.results(self.page(("terminal", "make shell"), ("vm1", "true"), ("host", "true"), ("vm1", "true")))
+        results, shared = self.results(
+            self.page(("terminal", "make shell"), ("vm1", "true"), ("host", "true"),
+                      ("vm1", "true")))
         self.assertEqual((results, [b.number for b in shared]), (["ok p/3"], [1, 2, 4]))
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The messages of host-setup, sysroot and run-vm on machines that cannot run the lab, with stand-ins for those machines."""
+"""The messages of host-setup, sysroot and run-vm on machines that cannot run the lab, with
+stand-ins for those machines."""
 import os
 import shutil
 import subprocess
@@ -16,8 +17,11 @@ class Host(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.env = {**os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}", "TERN_CACHE": f"{self.dir}/cache",
-                    "TERN_TEST_ETC": f"{self.dir}/etc", "TERN_TEST_MEMINFO": f"{self.dir}/meminfo"}
+        self.env = {
+            **os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}",
+            "TERN_CACHE": f"{self.dir}/cache", "TERN_TEST_ETC": f"{self.dir}/etc",
+            "TERN_TEST_MEMINFO": f"{self.dir}/meminfo"
+        }
         self.env.pop("TERN_MIRROR", None)
         for program in ("apt-get", "mmdebstrap", "newuidmap", "unshare"):
             self.fake(program, "exit 0")
@@ -45,7 +49,8 @@ class Host(unittest.TestCase):
             self.file(f"cache/{path}", "")
 
     def run_it(self, *command):
-        p = subprocess.run([f"{VM}/{command[0]}", *command[1:]], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        p = subprocess.run([f"{VM}/{command[0]}", *command[1:]], env=self.env,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            stdin=subprocess.DEVNULL, text=True)
         return p.returncode, p.stdout
 
@@ -75,8 +80,9 @@ class Host(unittest.TestCase):
     def test_full_disk_names_the_same_number(self):
         for needed in (6, 1):
             self.file("log", "write error: No space left on device\n")
-            p = subprocess.run(["bash", "-c", f'. {VM}/lib.sh; explain "$1"', f"{VM}/x", f"{self.dir}/log"], env=self.env,
-                               stderr=subprocess.PIPE, text=True)
+            p = subprocess.run(
+                ["bash", "-c", f'. {VM}/lib.sh; explain "$1"', f"{VM}/x", f"{self.dir}/log"],
+                env=self.env, stderr=subprocess.PIPE, text=True)
             self.assertIn(f"({needed} GiB are needed)", p.stderr)
             self.warm()
 
@@ -91,23 +97,27 @@ class Host(unittest.TestCase):
 
     def test_root_in_a_container(self):
         self.fake("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
-        self.setup_says("root may not create a mount namespace", "Operation not permitted", "CAP_SYS_ADMIN")
+        self.setup_says("root may not create a mount namespace", "Operation not permitted",
+                        "CAP_SYS_ADMIN")
         self.assertNotIn("run as root", self.run_it("host-setup")[1])
 
     def test_user_without_namespaces(self):
         self.machine(uid=1000)
         self.fake("unshare", "echo 'unshare: No space left on device' >&2; exit 1")
-        self.setup_says("user namespaces do not work (unshare: No space left on device)", "run as root", "tester", "/etc/subuid")
+        self.setup_says("user namespaces do not work (unshare: No space left on device)",
+                        "run as root", "tester", "/etc/subuid")
 
     def test_missing_program_of_a_user(self):
         self.machine(uid=1000)
         os.unlink(f"{self.dir}/bin/mmdebstrap")
         self.env["PATH"] = f"{self.dir}/bin:{self.tools()}"
-        self.setup_says("mmdebstrap missing, and this user is not root", "sudo apt-get install mmdebstrap")
+        self.setup_says("mmdebstrap missing, and this user is not root",
+                        "sudo apt-get install mmdebstrap")
 
     def tools(self):
         """A directory with the programs that the script needs, but without mmdebstrap."""
-        for program in ("bash", "sh", "mkdir", "uname", "tail", "awk", "date", "python3", "cat", "sha256sum", "cut"):
+        for program in ("bash", "sh", "mkdir", "uname", "tail", "awk", "date", "python3", "cat",
+                        "sha256sum", "cut"):
             os.makedirs(f"{self.dir}/tools", exist_ok=True)
             if not os.path.exists(f"{self.dir}/tools/{program}"):
                 os.symlink(shutil.which(program), f"{self.dir}/tools/{program}")
@@ -115,7 +125,8 @@ class Host(unittest.TestCase):
 
     def test_ubuntu(self):
         self.machine(release=UBUNTU, sources="deb http://archive.ubuntu.com/ubuntu noble main\n")
-        self.setup_says("Ubuntu 24.04.1 LTS", "TERN_MIRROR=", "leave /etc/apt alone", "Debian 12 and 13")
+        self.setup_says("Ubuntu 24.04.1 LTS", "TERN_MIRROR=", "leave /etc/apt alone",
+                        "Debian 12 and 13")
         # sysroot prints the same message if it gets that far.
         self.env["PATH"] = f"{self.dir}/bin:{os.environ['PATH']}"
         out = self.run_it("sysroot")[1]
@@ -147,14 +158,14 @@ class Host(unittest.TestCase):
 
 class Arguments(unittest.TestCase):
     """run-vm checks its arguments before it builds anything: the cache stays empty."""
-
     def setUp(self):
         self.cache = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.cache, ignore_errors=True)
 
     def run_vm(self, *args):
-        p = subprocess.run([f"{VM}/run-vm", *args], env={**os.environ, "TERN_CACHE": self.cache}, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        p = subprocess.run([f"{VM}/run-vm", *args], env={**os.environ, "TERN_CACHE": self.cache},
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True)
         self.assertEqual([], os.listdir(self.cache))
         return p.returncode, p.stdout
 
@@ -165,21 +176,40 @@ class Arguments(unittest.TestCase):
             self.assertIn("--device-prop", out)
 
     def test_wrong(self):
-        for args, word in (([], "no CMD"), (["--vms", "17", "--", "true"], "--vms"), (["--nope", "--", "true"], "--nope"),
-                           (["--lane", "sid", "--", "true"], "sid"), (["--timeout", "0", "--", "true"], "--timeout"),
-                           (["--mem", "lots", "--", "true"], "lots"), (["--soft-roce", "vm9", "--", "true"], "--soft-roce"),
-                           (["--adapters", "0", "--", "true"], "--adapters"), (["--adapters", "9", "--", "true"], "--adapters"),
-                           (["--loop", "--", "true"], "--adapters"), (["--loop", "--vms", "1", "--adapters", "2", "--front", "vfio-user", "--", "true"], "--loop"),
-                           (["--adapters", "2", "--no-tern", "--", "true"], "--no-tern"),
-                           (["--adapters", "2", "--soft-roce", "vm2", "--", "true"], "--soft-roce"),
-                           (["--two-hosts", "--", "true"], "--front"), (["--front", "vfio-user", "--soft-roce", "vm2", "--", "true"], "--two-hosts"),
-                           (["--device-prop", "vm3:a=b", "--", "true"], "machine"), (["--device-prop", "1:a=b", "--", "true"], "adapter"),
-                           (["--package", "a b", "--", "true"], "a b"), (["--package", "gcc,foo-", "--", "true"], "foo-"),
-                           (["--package", "./none.deb", "--", "true"], "./none.deb"), (["--modules", "/tmp", "--", "true"], "--kernel"),
-                           (["--kernel", "/etc/passwd", "--", "true"], "bzImage"),
-                           (["--kernel", "/nonexistent", "--", "true"], "vmlinuz"), (["--overlay", "/nonexistent", "--", "true"], "/nonexistent"),
-                           (["--share", "/etc/passwd", "--", "true"], "/etc/passwd"), (["--tty", "--", "true"], "terminal"),
-                           (["--no-buil", "--", "true"], "--no-buil")):
+        for args, word in (([], "no CMD"), (["--vms", "17", "--",
+                                             "true"], "--vms"), (["--nope", "--",
+                                                                  "true"], "--nope"),
+                           (["--lane", "sid", "--",
+                             "true"], "sid"), (["--timeout", "0", "--", "true"], "--timeout"),
+                           (["--mem", "lots", "--",
+                             "true"], "lots"), (["--soft-roce", "vm9", "--", "true"],
+                                                "--soft-roce"), (["--adapters", "0", "--",
+                                                                  "true"], "--adapters"),
+                           (["--adapters", "9", "--",
+                             "true"], "--adapters"), (["--loop", "--", "true"], "--adapters"), ([
+                                 "--loop", "--vms", "1", "--adapters", "2", "--front", "vfio-user",
+                                 "--", "true"
+                             ], "--loop"), (["--adapters", "2", "--no-tern", "--",
+                                             "true"], "--no-tern"),
+                           (["--adapters", "2", "--soft-roce", "vm2", "--",
+                             "true"], "--soft-roce"), (["--two-hosts", "--", "true"], "--front"),
+                           (["--front", "vfio-user", "--soft-roce", "vm2", "--",
+                             "true"], "--two-hosts"), (["--device-prop", "vm3:a=b", "--",
+                                                        "true"], "machine"),
+                           (["--device-prop", "1:a=b", "--",
+                             "true"], "adapter"), (["--package", "a b", "--", "true"], "a b"),
+                           (["--package", "gcc,foo-", "--",
+                             "true"], "foo-"), (["--package", "./none.deb", "--", "true"],
+                                                "./none.deb"), (["--modules", "/tmp", "--",
+                                                                 "true"], "--kernel"),
+                           (["--kernel", "/etc/passwd", "--", "true"],
+                            "bzImage"), (["--kernel", "/nonexistent", "--", "true"],
+                                         "vmlinuz"), (["--overlay", "/nonexistent", "--",
+                                                       "true"], "/nonexistent"),
+                           (["--share", "/etc/passwd", "--",
+                             "true"], "/etc/passwd"), (["--tty", "--", "true"],
+                                                       "terminal"), (["--no-buil", "--",
+                                                                      "true"], "--no-buil")):
             status, out = self.run_vm(*args)
             self.assertEqual(2, status, args)
             self.assertIn(word, out.splitlines()[-1], args)

@@ -65,16 +65,21 @@ class Mine(unittest.TestCase):
 
     def test_tree(self):
         k = self.find(self.tree())
-        self.assertEqual((f"{self.dir}/tree/{kernel.BZIMAGE}", RELEASE, f"{self.dir}/tree", "", "tree"), (k.image, k.release, k.tree, k.modules, k.drivers))
+        self.assertEqual(
+            (f"{self.dir}/tree/{kernel.BZIMAGE}", RELEASE, f"{self.dir}/tree", "", "tree"),
+            (k.image, k.release, k.tree, k.modules, k.drivers))
         self.assertEqual(k, self.find(f"{self.dir}/tree/{kernel.BZIMAGE}"))
 
     def test_tree_with_tern(self):
         self.tree(GOOD + "CONFIG_TERN=m\nCONFIG_INFINIBAND_TERN=m\n", symvers=False)
-        self.put("tree/modules.order", "drivers/net/ethernet/tern/tern.o\ndrivers/infiniband/hw/tern/tern_ib.o\n")
+        self.put("tree/modules.order",
+                 "drivers/net/ethernet/tern/tern.o\ndrivers/infiniband/hw/tern/tern_ib.o\n")
         self.assertEqual("kernel", self.find(f"{self.dir}/tree").drivers)
 
     def test_tree_with_tern_built_in(self):
-        self.assertEqual("kernel", self.find(self.tree(GOOD + "CONFIG_TERN=y\nCONFIG_INFINIBAND_TERN=y\n")).drivers)
+        self.assertEqual(
+            "kernel",
+            self.find(self.tree(GOOD + "CONFIG_TERN=y\nCONFIG_INFINIBAND_TERN=y\n")).drivers)
 
     def test_tree_that_is_not_built(self):
         self.tree()
@@ -86,7 +91,8 @@ class Mine(unittest.TestCase):
 
     def test_options_are_named(self):
         for option in ("DEVTMPFS", "EROFS_FS", "NET_DEVLINK", "INFINIBAND_USER_ACCESS", "MODULES"):
-            self.wrong(f"lacks CONFIG_{option};", "kernel.config", "merge_config.sh", path=self.tree(GOOD.replace(f"CONFIG_{option}=y\n", "")))
+            self.wrong(f"lacks CONFIG_{option};", "kernel.config", "merge_config.sh",
+                       path=self.tree(GOOD.replace(f"CONFIG_{option}=y\n", "")))
 
     def test_sysctl_of_any_release(self):
         """Linux 7.3 has CONFIG_SYSCTL alone."""
@@ -94,7 +100,8 @@ class Mine(unittest.TestCase):
         self.wrong("lacks CONFIG_SYSCTL;", path=self.tree(GOOD.replace("CONFIG_SYSCTL=y\n", "")))
 
     def test_options_of_tern_are_not_needed_without_it(self):
-        tree = self.tree("".join(line + "\n" for line in GOOD.splitlines() if "INFINIBAND" not in line))
+        tree = self.tree("".join(line + "\n" for line in GOOD.splitlines()
+                                 if "INFINIBAND" not in line))
         self.assertEqual("", self.find(tree, tern="").drivers)
 
     def test_module_that_is_not_there(self):
@@ -104,7 +111,8 @@ class Mine(unittest.TestCase):
         self.find(tree)
 
     def test_built_in_is_not_a_module(self):
-        self.wrong("CONFIG_DEVTMPFS", path=self.tree(GOOD.replace("CONFIG_DEVTMPFS=y", "CONFIG_DEVTMPFS=m")))
+        self.wrong("CONFIG_DEVTMPFS",
+                   path=self.tree(GOOD.replace("CONFIG_DEVTMPFS=y", "CONFIG_DEVTMPFS=m")))
 
     def directory(self, *more):
         for m in [*MODULES, "ib_core", "ib_uverbs", "rdma_cm", *more]:
@@ -115,7 +123,8 @@ class Mine(unittest.TestCase):
 
     def test_directory(self):
         k = self.find(self.directory("tern", "tern_ib"))
-        self.assertEqual((RELEASE, f"{self.dir}/dir/lib/modules/{RELEASE}", "kernel"), (k.release, k.modules, k.drivers))
+        self.assertEqual((RELEASE, f"{self.dir}/dir/lib/modules/{RELEASE}", "kernel"),
+                         (k.release, k.modules, k.drivers))
 
     def test_directory_without_tern(self):
         path = self.directory()
@@ -134,8 +143,10 @@ class Mine(unittest.TestCase):
     def test_headers_beside_the_modules(self):
         path, link = self.directory(), f"{self.dir}/dir/lib/modules/{RELEASE}/build"
         headers = self.headers(f"dir/usr/src/linux-headers-{RELEASE}")
-        # Packages unpacked in a directory: the path of the link is one of the system that they are for.
-        for target in (f"/usr/src/linux-headers-{RELEASE}", f"../../../usr/src/linux-headers-{RELEASE}", headers):
+        # Packages unpacked in a directory: the path of the link is one of the system that they are
+        # for.
+        for target in (f"/usr/src/linux-headers-{RELEASE}",
+                       f"../../../usr/src/linux-headers-{RELEASE}", headers):
             os.symlink(target, link)
             self.assertEqual((headers, "tree"), (self.find(path).tree, self.find(path).drivers))
             self.assertEqual(self.find(path), self.find(os.path.dirname(link)))
@@ -153,26 +164,31 @@ class Mine(unittest.TestCase):
         path = self.directory("tern", "tern_ib")
         os.unlink(f"{path}/lib/modules/{RELEASE}/kernel/virtio_blk.ko.xz")
         self.wrong("CONFIG_VIRTIO_BLK", path=path)
-        self.put(f"dir/lib/modules/{RELEASE}/modules.builtin", "kernel/drivers/block/virtio_blk.ko\n")
+        self.put(f"dir/lib/modules/{RELEASE}/modules.builtin",
+                 "kernel/drivers/block/virtio_blk.ko\n")
         self.find(path)
 
     def test_image_with_modules(self):
         image = self.put("vmlinuz", bzimage())
         for modules in (self.directory("tern", "tern_ib"), f"{self.dir}/dir/lib/modules/{RELEASE}"):
-            self.assertEqual((image, f"{self.dir}/dir/lib/modules/{RELEASE}"), (self.find(image, modules).image, self.find(image, modules).modules))
+            self.assertEqual((image, f"{self.dir}/dir/lib/modules/{RELEASE}"),
+                             (self.find(image, modules).image, self.find(image, modules).modules))
 
     def test_modules_of_another_release(self):
         image = self.put("vmlinuz", bzimage(release="6.12.9"))
-        self.wrong("no lib/modules/6.12.9", f"it has {RELEASE}", path=image, modules=self.directory())
+        self.wrong("no lib/modules/6.12.9", f"it has {RELEASE}", path=image,
+                   modules=self.directory())
 
     def test_image_that_needs_modules(self):
         self.put(f"config-{RELEASE}", GOOD.replace("CONFIG_EROFS_FS=y", "CONFIG_EROFS_FS=m"))
-        self.wrong("lacks CONFIG_EROFS_FS (", "only with --modules", path=self.put("vmlinuz", bzimage()))
+        self.wrong("lacks CONFIG_EROFS_FS (", "only with --modules",
+                   path=self.put("vmlinuz", bzimage()))
 
     def test_configuration_in_the_image(self):
         text = GOOD.replace("CONFIG_9P_FS=y\n", "") + "CONFIG_TERN=y\nCONFIG_INFINIBAND_TERN=y\n"
         for compress in (gzip.compress, lzma.compress):
-            payload = compress(b"vmlinux" * 100 + b"IKCFG_ST" + gzip.compress(text.encode()) + b"IKCFG_ED" + bytes(100))
+            payload = compress(b"vmlinux" * 100 + b"IKCFG_ST" + gzip.compress(text.encode()) +
+                               b"IKCFG_ED" + bytes(100))
             self.wrong("lacks CONFIG_9P_FS;", path=self.put("vmlinuz", bzimage(payload)))
 
     def test_no_kernel(self):

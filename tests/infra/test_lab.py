@@ -26,8 +26,12 @@ import stall  # noqa: E402
 
 
 def opt(**more):
-    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "loop": False, "front": "qemu", "virtio_wire": False, "pcap": False, "events": False, "device_prop": [],
-                "mtu": 4500, "tty": False, "no_collect": False, "lane": "trixie", "cmd": ["true", "a b"]}
+    defaults = {
+        "vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False,
+        "loop": False, "front": "qemu", "virtio_wire": False, "pcap": False, "events": False,
+        "device_prop": [], "mtu": 4500, "tty": False, "no_collect": False, "lane": "trixie",
+        "cmd": ["true", "a b"]
+    }
     return types.SimpleNamespace(**{**defaults, **more})
 
 
@@ -44,12 +48,16 @@ class Adapters(unittest.TestCase):
         return made, [[a for a in m.args if a.startswith("tern,")] for m in made]
 
     def test_one(self):
-        self.assertEqual([["tern,id=tern0,wire=wire,bus=rp1,mac=52:54:00:77:00:01"], ["tern,id=tern0,wire=wire,bus=rp1,mac=52:54:00:77:00:02"]],
+        self.assertEqual([["tern,id=tern0,wire=wire,bus=rp1,mac=52:54:00:77:00:01"],
+                          ["tern,id=tern0,wire=wire,bus=rp1,mac=52:54:00:77:00:02"]],
                          self.machines()[1])
 
     def test_several_have_wires_and_root_ports_of_their_own(self):
         made, tern = self.machines(adapters=2, vms=3)
-        self.assertEqual(["tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:03", "tern,id=tern1,netdev=wire1,bus=rp2,mac=52:54:00:77:01:03"], tern[2])
+        self.assertEqual([
+            "tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:03",
+            "tern,id=tern1,netdev=wire1,bus=rp2,mac=52:54:00:77:01:03"
+        ], tern[2])
         hubs = [a for a in made[0].args if a.startswith("hubport,id=wire") and "netdev" not in a]
         self.assertEqual(2, len({a.partition("hubid=")[2] for a in hubs}), hubs)
         self.assertEqual(3, sum("pcie-root-port" in a for a in machine.root_ports(3)))
@@ -61,22 +69,29 @@ class Adapters(unittest.TestCase):
 
     def test_a_single_machine_whose_adapters_are_connected(self):
         made, tern = self.machines(adapters=2, vms=1, loop=True)
-        self.assertEqual(["tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:01", "tern,id=tern1,netdev=wire1,bus=rp2,mac=52:54:00:77:01:01"], tern[0])
-        self.assertEqual(["hubport,id=wire,hubid=1", "hubport,id=wire1,hubid=1"], [a for a in made[0].args if "wire" in a and not a.startswith("tern,")])
+        self.assertEqual([
+            "tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:01",
+            "tern,id=tern1,netdev=wire1,bus=rp2,mac=52:54:00:77:01:01"
+        ], tern[0])
+        self.assertEqual(["hubport,id=wire,hubid=1", "hubport,id=wire1,hubid=1"],
+                         [a for a in made[0].args if "wire" in a and not a.startswith("tern,")])
 
     def test_properties(self):
-        tern = self.machines(adapters=2, device_prop=["a=1", "vm2:b=2", "1:c=3", "vm1:0:d=vm1:0:e"])[1]
+        tern = self.machines(adapters=2, device_prop=["a=1", "vm2:b=2", "1:c=3",
+                                                      "vm1:0:d=vm1:0:e"])[1]
         self.assertEqual([[",a=1,d=vm1:0:e", ",a=1,c=3"], [",a=1,b=2", ",a=1,b=2,c=3"]],
                          [[t[t.index("mac=") + 21:] for t in of] for of in tern])
 
     def test_captures(self):
         tern = self.machines(adapters=2, pcap=True)[1]
-        self.assertEqual([["/run/wire.pcap", "/run/wire1.pcap"], ["", ""]], [[t.partition("pcap=")[2] for t in of] for of in tern])
+        self.assertEqual([["/run/wire.pcap", "/run/wire1.pcap"], ["", ""]],
+                         [[t.partition("pcap=")[2] for t in of] for of in tern])
 
     def test_event_logs(self):
         tern = self.machines(adapters=2, events=True)[1]
-        self.assertEqual([["/run/vm1.events", "/run/vm1-1.events"], ["/run/vm2.events", "/run/vm2-1.events"]],
-                         [[t.partition("events=")[2] for t in of] for of in tern])
+        self.assertEqual(
+            [["/run/vm1.events", "/run/vm1-1.events"], ["/run/vm2.events", "/run/vm2-1.events"]],
+            [[t.partition("events=")[2] for t in of] for of in tern])
 
     def test_split_prop(self):
         self.assertEqual((None, None, "mac=52:54"), options.split_prop("mac=52:54"))
@@ -85,14 +100,14 @@ class Adapters(unittest.TestCase):
 
 class Guest(threading.Thread):
     """A machine's end of the ports: answers `collect` with these bytes, or not at all."""
-
     def __init__(self, name, answer):
         super().__init__(daemon=True)
         ctl, self.ctl = socket.socketpair()
         state, self.state = socket.socketpair()
         state.setblocking(False)
         self.answer = answer
-        self.machine = types.SimpleNamespace(name=name, ready=True, ports={"ctl": ctl, "state": state},
+        self.machine = types.SimpleNamespace(name=name, ready=True,
+                                             ports={"ctl": ctl, "state": state},
                                              process=types.SimpleNamespace(poll=lambda: None))
         self.start()
 
@@ -121,7 +136,8 @@ class Collect(unittest.TestCase):
         self.run_dir = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.run_dir, ignore_errors=True)
         self.addCleanup(setattr, failure, "SECONDS", failure.SECONDS)
-        for name in ("vm1.log", "vm2.log", "wire.pcap", "wire1.pcap", "vm1.events", "vm2-1.events", "other"):
+        for name in ("vm1.log", "vm2.log", "wire.pcap", "wire1.pcap", "vm1.events", "vm2-1.events",
+                     "other"):
             with open(f"{self.run_dir}/{name}", "w") as f:
                 f.write(name)
 
@@ -130,8 +146,10 @@ class Collect(unittest.TestCase):
         for g in guests:
             for s in (*g.machine.ports.values(), g.ctl, g.state):
                 self.addCleanup(s.close)
-        lab = types.SimpleNamespace(run=self.run_dir, opt=opt(**more), machines=[g.machine for g in guests], last=b"the end",
-                                    qmp=lambda who, command, seconds: {"return": {"status": "running"} if command["execute"] == "query-status" else []})
+        lab = types.SimpleNamespace(
+            run=self.run_dir, opt=opt(**more), machines=[g.machine for g in guests],
+            last=b"the end", qmp=lambda who, command, seconds:
+            {"return": {"status": "running"} if command["execute"] == "query-status" else []})
         return failure.collect(lab, 3, "")
 
     def text(self, path):
@@ -139,14 +157,20 @@ class Collect(unittest.TestCase):
             return f.read()
 
     def test_everything(self):
-        path = self.collect(framed(archive(dmesg=b"x" * 300000)), framed(archive(dmesg=b"two", ip=b"addresses")))
+        path = self.collect(framed(archive(dmesg=b"x" * 300000)),
+                            framed(archive(dmesg=b"two", ip=b"addresses")))
         self.assertEqual(f"{self.run_dir}/failure-1", path)
-        self.assertEqual(["command", "output", "vm1", "vm1.events", "vm1.log", "vm2", "vm2-1.events", "vm2.log", "wire.pcap", "wire1.pcap"], sorted(os.listdir(path)))
+        self.assertEqual([
+            "command", "output", "vm1", "vm1.events", "vm1.log", "vm2", "vm2-1.events", "vm2.log",
+            "wire.pcap", "wire1.pcap"
+        ], sorted(os.listdir(path)))
         self.assertEqual(300000, len(self.text(f"{path}/vm1/dmesg")))
         self.assertEqual(["dmesg", "ip", "qemu.json"], sorted(os.listdir(f"{path}/vm2")))
-        self.assertEqual("true 'a b'\nexit status 3\nlane trixie, 2 machines\n", self.text(f"{path}/command"))
+        self.assertEqual("true 'a b'\nexit status 3\nlane trixie, 2 machines\n",
+                         self.text(f"{path}/command"))
         self.assertEqual("the end", self.text(f"{path}/output"))
-        self.assertEqual("running", json.loads(self.text(f"{path}/vm1/qemu.json"))["status"]["status"])
+        self.assertEqual("running",
+                         json.loads(self.text(f"{path}/vm1/qemu.json"))["status"]["status"])
 
     def test_a_machine_that_does_not_answer(self):
         failure.SECONDS = 1
@@ -160,7 +184,8 @@ class Collect(unittest.TestCase):
         evil = io.BytesIO()
         with tarfile.open(fileobj=evil, mode="w") as tar:
             tar.addfile(tarfile.TarInfo("../../outside"), io.BytesIO())
-        for answer in (b"999999999999999\n", b"x" * 1000, b"5\nabc", framed(b"no archive at all"), framed(evil.getvalue()), b""):
+        for answer in (b"999999999999999\n", b"x" * 1000, b"5\nabc", framed(b"no archive at all"),
+                       framed(evil.getvalue()), b""):
             path = self.collect(answer)
             self.assertEqual(["error", "qemu.json"], sorted(os.listdir(f"{path}/vm1")), answer[:20])
         self.assertNotIn("outside", os.listdir(self.run_dir))
@@ -172,12 +197,12 @@ class Collect(unittest.TestCase):
         for _ in range(failure.KEPT + 3):
             path = self.collect(framed(archive(a=b"")))
         self.assertEqual(f"failure-{failure.KEPT + 3}", os.path.basename(path))
-        self.assertEqual(failure.KEPT, sum(name.startswith("failure-") for name in os.listdir(self.run_dir)))
+        self.assertEqual(failure.KEPT,
+                         sum(name.startswith("failure-") for name in os.listdir(self.run_dir)))
 
 
 class Ending(unittest.TestCase):
     """The processes of a lab end when they are told to, with exit status 0."""
-
     def end(self, script, seconds=60, ended=False):
         p = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE)
         self.addCleanup(p.stdout.close)
@@ -195,16 +220,20 @@ class Ending(unittest.TestCase):
         self.assertEqual([], self.end("echo up", ended=True))
 
     def test_a_report_of_a_sanitizer(self):
-        self.assertEqual(["vm1 ended with exit status 23"], self.end("trap 'exit 23' TERM; echo up; while :; do sleep 0.05; done"))
+        self.assertEqual(["vm1 ended with exit status 23"],
+                         self.end("trap 'exit 23' TERM; echo up; while :; do sleep 0.05; done"))
 
     def test_a_crash_in_teardown(self):
-        self.assertEqual(["vm1 ended by SIGSEGV"], self.end("trap 'kill -SEGV $$' TERM; echo up; while :; do sleep 0.05; done"))
+        self.assertEqual(
+            ["vm1 ended by SIGSEGV"],
+            self.end("trap 'kill -SEGV $$' TERM; echo up; while :; do sleep 0.05; done"))
 
     def test_a_crash_that_nobody_saw_yet(self):
         self.assertEqual(["vm1 ended by SIGABRT"], self.end("echo up; kill -ABRT $$", ended=True))
 
     def test_a_hang(self):
-        self.assertEqual(["vm1 did not end in 0.2 s"], self.end("trap '' TERM; echo up; while :; do sleep 0.05; done", 0.2))
+        self.assertEqual(["vm1 did not end in 0.2 s"],
+                         self.end("trap '' TERM; echo up; while :; do sleep 0.05; done", 0.2))
 
     def stopped(self, *scripts):
         """A lab without machines' devices, whose QEMUs are these scripts."""
@@ -222,7 +251,8 @@ class Ending(unittest.TestCase):
         return it
 
     def test_a_machine_that_was_switched_off(self):
-        it = self.stopped("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", "kill -KILL $$", "kill -KILL $$")
+        it = self.stopped("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done",
+                          "kill -KILL $$", "kill -KILL $$")
         it.machines[1].killed = True
         self.assertEqual(["vm3 ended by SIGKILL"], it.stop(60))
 
@@ -280,7 +310,10 @@ class Booting(unittest.TestCase):
 
     def test_what_is_in_a_report(self):
         self.assertTrue(stall.in_driver(["RIP: 0010:tern_rx+0x1/0x2 [tern]"]))
-        self.assertFalse(stall.in_driver(["CPU: 0 Comm: tern-up", "RIP: 0010:pattern_fill+0x1/0x2", "external_call+0x1/0x2"]))
+        self.assertFalse(
+            stall.in_driver(
+                ["CPU: 0 Comm: tern-up", "RIP: 0010:pattern_fill+0x1/0x2",
+                 "external_call+0x1/0x2"]))
 
 
 class Complaints(unittest.TestCase):
@@ -295,28 +328,33 @@ class Complaints(unittest.TestCase):
             with open(os.path.join(d, "log"), "w") as f:
                 f.write(log)
             with open(os.path.join(self.GUEST, "kernel-complaints")) as f:
-                script = f.read().replace("/usr/local/sbin/complaints", os.path.join(self.GUEST, "complaints"))
+                script = f.read().replace("/usr/local/sbin/complaints",
+                                          os.path.join(self.GUEST, "complaints"))
             env = dict(os.environ, PATH=f"{d}:{os.environ['PATH']}")
-            return subprocess.run(["bash", "-c", script, "kernel-complaints"], env=env, capture_output=True, text=True).stdout
+            return subprocess.run(["bash", "-c", script, "kernel-complaints"], env=env,
+                                  capture_output=True, text=True).stdout
 
     @staticmethod
     def freed(mapped, unmapped, what="attributes"):
-        return ("[    7.1] ------------[ cut here ]------------\n"
-                f"[    7.1] DMA-API: tern 0000:01:00.0: device driver frees DMA memory with different {what} "
-                f"[device address=0x0000000012345000] [size=4096 bytes] [mapped with {mapped}] [unmapped with {unmapped}]\n"
-                "[    7.1] WARNING: kernel/dma/debug.c:1091 at check_unmap+0x1/0x2, CPU#0: x/1\n"
-                "[    7.1] Call Trace:\n"
-                "[    7.1] ---[ end trace 0000000000000000 ]---\n")
+        return (
+            "[    7.1] ------------[ cut here ]------------\n"
+            f"[    7.1] DMA-API: tern 0000:01:00.0: device driver frees DMA memory with different {what} "
+            f"[device address=0x0000000012345000] [size=4096 bytes] [mapped with {mapped}] [unmapped with {unmapped}]\n"
+            "[    7.1] WARNING: kernel/dma/debug.c:1091 at check_unmap+0x1/0x2, CPU#0: x/1\n"
+            "[    7.1] Call Trace:\n"
+            "[    7.1] ---[ end trace 0000000000000000 ]---\n")
 
     def test_a_udmabuf_whose_page_is_pinned_is_no_misuse(self):
         for attrs in (("0x20", "0x1000"), ("0x1000", "0x20")):
             self.assertEqual(self.complaints(self.freed(*attrs)), "")
 
     def test_warnings_of_two_processors_mix(self):
-        one, two = self.freed("0x20", "0x1000").splitlines(True), self.freed("0x1000", "0x20").splitlines(True)
+        one = self.freed("0x20", "0x1000").splitlines(True)
+        two = self.freed("0x1000", "0x20").splitlines(True)
         self.assertEqual(self.complaints("".join(a + b for a, b in zip(one, two))), "")
         self.assertEqual(self.complaints("".join(one[:2] + two + one[2:])), "")
 
     def test_other_misuse_of_the_dma_api_is_reported(self):
-        for other in (self.freed("0x20", "0x1200"), self.freed("0x20", "0x1000", "size"), self.freed("0x20", "0x0")):
+        for other in (self.freed("0x20", "0x1200"), self.freed("0x20", "0x1000",
+                                                               "size"), self.freed("0x20", "0x0")):
             self.assertIn("WARNING", self.complaints(self.freed("0x20", "0x1000") + other))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The layer of run-vm --package: what it brings to the guests' image, what it hides, and which packages it thinks of."""
+"""The layer of run-vm --package: what it brings to the guests' image, what it hides, and which
+packages it thinks of."""
 import io
 import os
 import shutil
@@ -37,10 +38,12 @@ class Tree(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         for tree in ("base", "merged"):
-            for path in ("etc/passwd", "usr/bin/old", "usr/include/stdio.h", "usr/include/other.h", "usr/lib/gcc/14/cc1", "var/cache/x/y"):
+            for path in ("etc/passwd", "usr/bin/old", "usr/include/stdio.h", "usr/include/other.h",
+                         "usr/lib/gcc/14/cc1", "var/cache/x/y"):
                 self.put(f"{tree}/{path}", "as before")
             self.put(f"{tree}/var/lib/dpkg/status", STATUS)
-            self.put(f"{tree}/var/lib/dpkg/info/headers.list", "/.\n/usr\n/usr/include\n/usr/include/stdio.h\n")
+            self.put(f"{tree}/var/lib/dpkg/info/headers.list",
+                     "/.\n/usr\n/usr/include\n/usr/include/stdio.h\n")
             self.put(f"{tree}/var/lib/dpkg/info/compiler:amd64.list", "/lib/gcc/14/cc1\n")
             os.symlink("old", f"{self.dir}/{tree}/usr/bin/link")
             os.utime(f"{self.dir}/{tree}/etc/passwd", (1, 1))
@@ -108,10 +111,12 @@ class Tree(unittest.TestCase):
         os.link(f"{self.dir}/merged/usr/bin/old", f"{self.dir}/merged/usr/bin/second")
         os.chmod(f"{self.dir}/merged/usr/bin", 0o711)
         out = io.BytesIO()
-        layer.write(f"{self.dir}/merged", {"usr", "usr/bin", "usr/bin/old", "usr/bin/second"}, {"usr/bin/x"}, out)
+        layer.write(f"{self.dir}/merged", {"usr", "usr/bin", "usr/bin/old", "usr/bin/second"},
+                    {"usr/bin/x"}, out)
         with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
             members = {os.path.normpath(m.name): m for m in tar}
-        self.assertEqual({".", "usr", "usr/bin", "usr/bin/old", "usr/bin/second", "usr/bin/x"}, set(members))
+        self.assertEqual({".", "usr", "usr/bin", "usr/bin/old", "usr/bin/second", "usr/bin/x"},
+                         set(members))
         self.assertEqual(0o711, members["usr/bin"].mode)
         self.assertTrue(members["usr/bin/second"].islnk())
         white = members["usr/bin/x"]

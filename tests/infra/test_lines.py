@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""gtest-lines, with programs that speak as GoogleTest does: no test is lost, whatever ends a process."""
+"""gtest-lines, with programs that speak as GoogleTest does: no test is lost, whatever ends a
+process."""
 import os
 import shutil
 import signal
@@ -45,43 +46,55 @@ class Lines(unittest.TestCase):
         os.chmod(self.program, 0o755)
 
     def start(self, *jobs, **env):
-        return subprocess.Popen([sys.executable, f"{VM}/gtest-lines", *jobs], env={**os.environ, **env}, stdout=subprocess.PIPE,
+        return subprocess.Popen([sys.executable, f"{VM}/gtest-lines", *jobs],
+                                env={**os.environ, **env}, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
 
     def run_it(self, *jobs, **env):
         p = self.start(*(jobs or [self.program]), **env)
         out = p.communicate()[0].splitlines()
         self.assertTrue(out[0].startswith("1.."), out)
-        return p.returncode, out[0], sorted(line for line in out if line.startswith(("ok", "not ok"))), out
+        return p.returncode, out[0], sorted(line for line in out
+                                            if line.startswith(("ok", "not ok"))), out
 
     def test_all_pass(self):
         names = [f"t{i}" for i in range(20)]
         status, plan, lines, _ = self.run_it(tests=" ".join(names))
-        self.assertEqual((0, "1..20", sorted(f"ok Suite.{n}" for n in names)), (status, plan, lines))
+        self.assertEqual((0, "1..20", sorted(f"ok Suite.{n}" for n in names)),
+                         (status, plan, lines))
 
     def test_a_failure(self):
         status, plan, lines, out = self.run_it(tests="a bad b")
-        self.assertEqual((1, "1..3", ["not ok Suite.bad - FAILED", "ok Suite.a", "ok Suite.b"]), (status, plan, lines))
+        self.assertEqual((1, "1..3", ["not ok Suite.bad - FAILED", "ok Suite.a", "ok Suite.b"]),
+                         (status, plan, lines))
         self.assertIn("why", out)
 
     def test_skips(self):
         status, plan, lines, _ = self.run_it(tests="a skipped DISABLED_b")
-        self.assertEqual((0, "1..3", ["ok Suite.DISABLED_b # SKIP disabled", "ok Suite.a", "ok Suite.skipped # SKIP not today"]), (status, plan, lines))
+        self.assertEqual((0, "1..3", [
+            "ok Suite.DISABLED_b # SKIP disabled", "ok Suite.a", "ok Suite.skipped # SKIP not today"
+        ]), (status, plan, lines))
 
     def test_a_crash(self):
         """The tests behind it in that process are missing, which the plan shows."""
         status, plan, lines, out = self.run_it(tests="crash")
-        self.assertEqual((1, "1..1", ["not ok Suite.crash - ended by SIGSEGV"]), (status, plan, lines))
+        self.assertEqual((1, "1..1", ["not ok Suite.crash - ended by SIGSEGV"]),
+                         (status, plan, lines))
         self.assertIn("last words", out)
 
     def test_a_report_after_the_last_test(self):
         status, plan, lines, _ = self.run_it(tests="a", leak="23")
-        self.assertEqual((1, "1..1", ["not ok program - exit status 23 after its tests", "ok Suite.a"]), (status, plan, lines))
+        self.assertEqual(
+            (1, "1..1", ["not ok program - exit status 23 after its tests", "ok Suite.a"]),
+            (status, plan, lines))
 
     def test_several_programs(self):
-        status, plan, lines, _ = self.run_it(self.program, "--", "--as", "Again.", self.program, "-x", "--", "--whole", "All", "true",
-                                             "--", "--whole", "None", "false", tests="a")
-        self.assertEqual((1, "1..4", ["not ok None - exit status 1", "ok Again.Suite.a", "ok All", "ok Suite.a"]), (status, plan, lines))
+        status, plan, lines, _ = self.run_it(self.program, "--", "--as", "Again.", self.program,
+                                             "-x", "--", "--whole", "All", "true", "--", "--whole",
+                                             "None", "false", tests="a")
+        self.assertEqual(
+            (1, "1..4", ["not ok None - exit status 1", "ok Again.Suite.a", "ok All", "ok Suite.a"
+                         ]), (status, plan, lines))
 
     def test_stopped(self):
         p = self.start(self.program, tests="hang")
@@ -89,5 +102,6 @@ class Lines(unittest.TestCase):
         self.assertEqual("1..1\n", p.stdout.readline())
         time.sleep(1)
         p.send_signal(signal.SIGTERM)
-        self.assertEqual("not ok Suite.hang - was running when the tests were stopped\n", p.stdout.readline())
+        self.assertEqual("not ok Suite.hang - was running when the tests were stopped\n",
+                         p.stdout.readline())
         self.assertEqual(1, p.wait())

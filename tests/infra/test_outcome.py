@@ -26,7 +26,9 @@ class Results(unittest.TestCase):
         return j.counts["pass"], j.counts["fail"], j.counts["skip"]
 
     def test_lines(self):
-        self.assertEqual((2, 1, 0), self.counts(["ok a", "noise", "ok 2 - b", "not ok c - why", "not okay", "# ok d"], 1))
+        self.assertEqual(
+            (2, 1, 0),
+            self.counts(["ok a", "noise", "ok 2 - b", "not ok c - why", "not okay", "# ok d"], 1))
 
     def test_a_dash_is_not_a_name(self):
         self.assertEqual((1, 0, 0), self.counts(["ok a", "ok - b"]))
@@ -106,8 +108,8 @@ class SkipList(unittest.TestCase):
 class ExpectedList(unittest.TestCase):
     def test_lanes(self):
         e = Expected("E", "a 3\na@debug 2\nb -")
-        self.assertEqual((3, 3, 2, 0, None),
-                         (e.of("a", "trixie"), e.of("a", "testing"), e.of("a", "debug"), e.of("b", "debug"), e.of("c", "trixie")))
+        self.assertEqual((3, 3, 2, 0, None), (e.of("a", "trixie"), e.of(
+            "a", "testing"), e.of("a", "debug"), e.of("b", "debug"), e.of("c", "trixie")))
 
     def test_nonsense(self):
         for text in ("a", "a 0", "a b", "a 1 2", "a -1"):
@@ -123,19 +125,23 @@ class ExpectedList(unittest.TestCase):
 
     def test_more_lines_than_expected(self):
         e = Expected("E", "a 3\na@debug 2\nb -")
-        self.assertEqual([], e.surplus("a", "trixie", 3) + e.surplus("a", "trixie", 2) + e.surplus("b", "trixie", 0) + e.surplus("c", "trixie", 9))
-        self.assertEqual(["tests/expected: a has 3 results, not 2: run `tests/run --record a`"], e.surplus("a", "debug", 3))
-        self.assertEqual(["tests/expected: b has 1 results, not -: run `tests/run --record b`"], e.surplus("b", "debug", 1))
+        self.assertEqual([],
+                         e.surplus("a", "trixie", 3) + e.surplus("a", "trixie", 2) +
+                         e.surplus("b", "trixie", 0) + e.surplus("c", "trixie", 9))
+        self.assertEqual(["tests/expected: a has 3 results, not 2: run `tests/run --record a`"],
+                         e.surplus("a", "debug", 3))
+        self.assertEqual(["tests/expected: b has 1 results, not -: run `tests/run --record b`"],
+                         e.surplus("b", "debug", 1))
 
 
 class Repository(unittest.TestCase):
     """The lists match tests/suite."""
-
     def setUp(self):
         self.suite = set()
         with open(f"{TESTS}/suite") as f:
             for line in f:
-                m = re.match(r"(?:quick|full|long|clients)(?:,clients)?(?:@\w+)?\s+\d+\s+(\S+)", line)
+                m = re.match(r"(?:quick|full|long|clients)(?:,clients)?(?:@\w+)?\s+\d+\s+(\S+)",
+                             line)
                 if m:
                     self.suite.add(m[1])
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tests/run as a whole, in a tree of its own with stand-ins for the lab: its output, exit status and files."""
+"""tests/run as a whole, in a tree of its own with stand-ins for the lab: its output, exit status
+and files."""
 import json
 import os
 import pty
@@ -62,8 +63,9 @@ class Run(unittest.TestCase):
                     f.write(text)
 
     def start(self, *args, **more):
-        return subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", *args], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
+        return subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", *args],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True, **more)
 
     def run_it(self, *args):
         p = self.start(*args)
@@ -79,11 +81,15 @@ class Run(unittest.TestCase):
             return json.load(f)["tests"][test]
 
     def test_a_boot_that_ends_badly_after_its_tests(self):
-        """A QEMU that crashes in its teardown, a lab that fails, the limit of run-vm: each fails the boot, also without a lost test."""
-        for how, why in ((125, "exit status 125"), (124, "exit status 124"), (99, "a kernel complained"), ("SEGV", "exit status -11")):
-            self.script("tests/vm/run-vm", RUN_VM + (f"exit {how}\n" if isinstance(how, int) else f"kill -{how} $$\n"))
+        """A QEMU that crashes in its teardown, a lab that fails, the limit of run-vm: each fails
+        the boot, also without a lost test."""
+        for how, why in ((125, "exit status 125"), (124, "exit status 124"),
+                         (99, "a kernel complained"), ("SEGV", "exit status -11")):
+            self.script("tests/vm/run-vm",
+                        RUN_VM + (f"exit {how}\n" if isinstance(how, int) else f"kill -{how} $$\n"))
             status, out = self.run_it()
-            self.assertEqual((1, "4 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertEqual((1, "4 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
+                             out)
             self.assertIn(f"not ok kernel-1 - {why}", out)
             result = self.result("kernel-1")
             self.assertEqual((0, 1, 0), (result["pass"], result["fail"], result["skip"]), how)
@@ -91,14 +97,20 @@ class Run(unittest.TestCase):
     def test_a_boot_that_loses_tests(self):
         """Those that did not run fail, and so does the boot: once."""
         for how in ("exit 0", "exit 125"):
-            self.script("tests/vm/run-vm", f"#!/bin/bash\necho '%%tern begin three'\necho ok three/a\necho '%%tern end three 0'\n{how}\n")
+            self.script(
+                "tests/vm/run-vm",
+                f"#!/bin/bash\necho '%%tern begin three'\necho ok three/a\necho '%%tern end three 0'\n{how}\n"
+            )
             status, out = self.run_it()
-            self.assertEqual((1, "4 passed, 2 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
-            self.assertEqual((0, 1), (self.result("kernel-1")["pass"], self.result("kernel-1")["fail"]), how)
+            self.assertEqual((1, "4 passed, 2 failed, 0 skipped"), (status, out.splitlines()[-1]),
+                             out)
+            self.assertEqual(
+                (0, 1), (self.result("kernel-1")["pass"], self.result("kernel-1")["fail"]), how)
 
     def test_result_lines_outside_of_tests(self):
         """What a machine prints beside its tests is no result: the boot has one."""
-        self.script("tests/vm/run-vm", RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
+        self.script("tests/vm/run-vm",
+                    RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
         status, out = self.run_it()
         self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
 
@@ -106,7 +118,8 @@ class Run(unittest.TestCase):
         """The judge of a boot that never started has neither a capture nor a console to read."""
         self.put(SUITE.replace("boot --vms 1", "boot --vms 1 --pcap"), EXPECTED, SKIPS)
         os.makedirs(f"{self.top}/tests/judge")
-        for text, failed in (("exit 0", 0), ("echo ok judge-1", 0), ("echo ok judge-1; echo ok judge-1", 1), ("exit 3", 1)):
+        for text, failed in (("exit 0", 0), ("echo ok judge-1", 0),
+                             ("echo ok judge-1; echo ok judge-1", 1), ("exit 3", 1)):
             self.script("tests/judge/judge", f"#!/bin/sh\n{text}\n")
             status, out = self.run_it()
             self.assertIn(f" {failed} failed", out.splitlines()[-1], out)
@@ -114,11 +127,18 @@ class Run(unittest.TestCase):
             self.assertNotIn("Traceback", out)
 
     def test_retries_are_counted(self):
-        self.script("tests/vm/run-vm", RUN_VM.replace("echo boots", "echo '# retried: vm1 stalled while booting' >&2"))
-        self.script("tests/four", "echo '# retried: four/a (why)'; echo '# retried: four/a (why)'; echo 'ok four/a # SKIP no moon'\n")
+        self.script("tests/vm/run-vm",
+                    RUN_VM.replace("echo boots", "echo '# retried: vm1 stalled while booting' >&2"))
+        self.script(
+            "tests/four",
+            "echo '# retried: four/a (why)'; echo '# retried: four/a (why)'; echo 'ok four/a # SKIP no moon'\n"
+        )
         status, out = self.run_it()
-        self.assertEqual((0, ["3 retried (four 2, kernel-1 1)", "5 passed, 0 failed, 1 skipped"]), (status, out.splitlines()[-2:]), out)
-        self.assertEqual((0, 1, 2), tuple(self.result(name)["retried"] for name in ("three", "kernel-1", "four")))
+        self.assertEqual((0, ["3 retried (four 2, kernel-1 1)", "5 passed, 0 failed, 1 skipped"]),
+                         (status, out.splitlines()[-2:]), out)
+        self.assertEqual(
+            (0, 1, 2),
+            tuple(self.result(name)["retried"] for name in ("three", "kernel-1", "four")))
         with open(f"{self.top}/build/test/result.json") as f:
             self.assertEqual(3, json.load(f)["retried"])
 
@@ -126,17 +146,20 @@ class Run(unittest.TestCase):
         self.assertEqual("0 retried", self.run_it()[1].splitlines()[-2])
 
     def test_more_results_than_expected(self):
-        """Reported, because what is lost of them later would not be missed; a failure where TERN_STRICT says so, as in CI."""
+        """Reported, because what is lost of them later would not be missed; a failure where
+        TERN_STRICT says so, as in CI."""
         self.put(SUITE, EXPECTED.replace("one 2", "one 1"), SKIPS)
         status, out = self.run_it()
         self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
         self.assertIn("tests/expected: one has 2 results, not 1: run `tests/run --record one`", out)
         with unittest.mock.patch.dict(os.environ, TERN_STRICT="1"):
             status, out = self.run_it()
-            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
+                             out)
             self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
             status, out = self.run_it()
-            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
+                             out)
 
     def test_skip_that_is_not_listed(self):
         self.put(SUITE, EXPECTED, "")
@@ -196,19 +219,29 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         self.assertLess(out.index("pass  one:"), out.index("--vms 2"))
 
     def test_one_boot_at_a_time(self):
-        for args, word in ((["--boots", "1"], "beside"), (["--boots", "2"], ""), (["--lane", "debug"], "beside")):
-            self.put(self.BESIDE.format(top=self.top, word=word).replace("seq 300", "seq 3"), self.NEEDED)
+        for args, word in ((["--boots", "1"], "beside"), (["--boots",
+                                                           "2"], ""), (["--lane",
+                                                                        "debug"], "beside")):
+            self.put(
+                self.BESIDE.format(top=self.top, word=word).replace("seq 300", "seq 3"),
+                self.NEEDED)
             status, out = self.run_it(*args)
-            self.assertEqual((1, "6 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertEqual((1, "6 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]),
+                             out)
             os.unlink(f"{self.top}/two")
 
     def test_clients(self):
-        """A test may belong to the clients and to another tier; a run of the clients writes no result of a complete run."""
-        self.put(SUITE + "clients 60 five echo ok five/a\nfull,clients 60 six echo ok six/a\n", EXPECTED + "five 1\nsix 1\n", SKIPS)
-        for option, ran in (("--clients", "3 passed, 0 failed, 0 skipped"), ("--long", "6 passed, 0 failed, 1 skipped"), ("--quick", "5 passed, 0 failed, 0 skipped")):
+        """A test may belong to the clients and to another tier; a run of the clients writes no
+        result of a complete run."""
+        self.put(SUITE + "clients 60 five echo ok five/a\nfull,clients 60 six echo ok six/a\n",
+                 EXPECTED + "five 1\nsix 1\n", SKIPS)
+        for option, ran in (("--clients", "3 passed, 0 failed, 0 skipped"),
+                            ("--long", "6 passed, 0 failed, 1 skipped"),
+                            ("--quick", "5 passed, 0 failed, 0 skipped")):
             status, out = self.run_it(option)
             self.assertEqual((0, ran), (status, out.splitlines()[-1]), out)
-            self.assertEqual(option != "--clients", os.path.exists(f"{self.top}/build/test/result.json"))
+            self.assertEqual(option != "--clients",
+                             os.path.exists(f"{self.top}/build/test/result.json"))
 
     def test_stages(self):
         out = self.run_it("--boots", "1")[1]
@@ -217,7 +250,8 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         self.assertRegex(stages, r"(?m)^ +\d+ +host tests$")
         self.assertRegex(stages, r"(?m)^ +\d+ +\d+  boot 1 --vms 1$")
         with open(f"{self.top}/build/test/result.json") as f:
-            self.assertEqual(["build", "host tests", "boot 1"], [stage["name"] for stage in json.load(f)["stages"]])
+            self.assertEqual(["build", "host tests", "boot 1"],
+                             [stage["name"] for stage in json.load(f)["stages"]])
 
     def test_record(self):
         self.put(SUITE, "# kept\n", SKIPS)
@@ -234,7 +268,8 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
 
     def test_progress_on_a_terminal(self):
         master, slave = pty.openpty()
-        p = subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", "--boots", "1"], stdout=slave, stderr=slave, start_new_session=True)
+        p = subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", "--boots", "1"],
+                             stdout=slave, stderr=slave, start_new_session=True)
         os.close(slave)
         out = b""
         try:
@@ -288,8 +323,11 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
 
     def test_interrupt_in_a_guest(self):
         hang = self.HANGS.format(top=self.top)
-        self.script("tests/vm/run-vm", f"#!/bin/bash\necho '%%tern begin one'\ntrap 'kill $!; exit' TERM; {hang} & wait\n")
-        status, out = self.interrupt("boot --vms 1\nquick 60 one true\nquick 60 two true\n", signal.SIGINT)
+        self.script(
+            "tests/vm/run-vm",
+            f"#!/bin/bash\necho '%%tern begin one'\ntrap 'kill $!; exit' TERM; {hang} & wait\n")
+        status, out = self.interrupt("boot --vms 1\nquick 60 one true\nquick 60 two true\n",
+                                     signal.SIGINT)
         self.assertEqual(130, status)
 
     def test_terminated(self):
@@ -321,7 +359,8 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         self.assertNotIn("Traceback", out)
 
     def test_machines_named_twice(self):
-        self.put(SUITE + "boot --vms 2\nquick 60 five true\nboot beside --vms 2\nquick 60 six true\n")
+        self.put(SUITE +
+                 "boot --vms 2\nquick 60 five true\nboot beside --vms 2\nquick 60 six true\n")
         status, out = self.run_it()
         self.assertEqual(1, status)
         self.assertIn("boots the same machines again: boot beside --vms 2", out)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Packets and conversations for the judge's test. Shares no code with the judge's decoder.
 
-A frame is a dict of its fields; encode() packs it. A Scene is a list of frames with times, which a test changes before it is
-written to a file.
+A frame is a dict of its fields; encode() packs it. A Scene is a list of frames with times, which a
+test changes before it is written to a file.
 """
 import struct
 import zlib
@@ -57,7 +57,8 @@ def encode(f):
     data = f.get("data", b"")
     pad = f.get("pad", -len(data) % 4)
     flags = f.get("se", 0) << 7 | f.get("mig", 1) << 6 | pad << 4 | f.get("version", 0)
-    bth = struct.pack(">BBHB", f["opcode"], flags, f.get("pkey", 0xFFFF), f.get("ecn", 0) << 6 | f.get("reserved", 0))
+    bth = struct.pack(">BBHB", f["opcode"], flags, f.get("pkey", 0xFFFF),
+                      f.get("ecn", 0) << 6 | f.get("reserved", 0))
     bth += u24(f["dqp"]) + bytes([f.get("ack", 0) << 7]) + u24(f["psn"])
     body = bth + headers(f) + data + f.get("padding", bytes(-len(data) % 4))
     length = 8 + len(body) + 4 + f.get("udp_more", 0)
@@ -70,10 +71,12 @@ def encode(f):
         masked = b"\x6f\xff\xff\xff" + ip[4:7] + b"\xff" + ip[8:]
     else:
         a, b = src.ip4, f.get("group", dst.ip4)
-        ip = struct.pack(">BBHHHBBH", 0x45, f.get("tos", 0), 20 + length, f.get("id", 7), f.get("fragment", 0x4000), 64, 17, 0) + a + b
+        ip = struct.pack(">BBHHHBBH", 0x45, f.get("tos", 0), 20 + length, f.get("id", 7),
+                         f.get("fragment", 0x4000), 64, 17, 0) + a + b
         ip = ip[:10] + struct.pack(">H", sum16(ip) ^ f.get("ip_xor", 0)) + ip[12:]
         masked = ip[:1] + b"\xff" + ip[2:8] + b"\xff" + ip[9:10] + b"\xff\xff" + ip[12:]
-    crc = zlib.crc32(b"\xff" * 8 + masked + udp[:6] + b"\xff\xff" + body[:4] + b"\xff" + body[5:]) ^ f.get("crc_xor", 0)
+    crc = zlib.crc32(b"\xff" * 8 + masked + udp[:6] + b"\xff\xff" + body[:4] + b"\xff" +
+                     body[5:]) ^ f.get("crc_xor", 0)
     if f.get("checksum"):
         pseudo = a + b + struct.pack(">HH", 17, length) + udp + body + struct.pack("<I", crc)
         udp = udp[:6] + struct.pack(">H", (sum16(pseudo) or 0xFFFF) ^ f.get("checksum_xor", 0))
@@ -102,7 +105,6 @@ def text(n, seed=1):
 
 class Scene:
     """The frames, ordered by time."""
-
     def __init__(self):
         self.now = 1_000_000_000
         self.frames = []
@@ -129,18 +131,23 @@ class Scene:
 
     def write(self, path, nano=True, order="<"):
         with open(path, "wb") as f:
-            f.write(struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+            f.write(
+                struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0,
+                            65535, 1))
             for frame in self.frames:
                 raw = frame["raw"] if "raw" in frame else encode(frame)
                 sec, ns = divmod(frame["time"], 1_000_000_000)
                 keep = len(raw) - frame.get("cut", 0)
-                f.write(struct.pack(order + "IIII", sec, ns if nano else ns // 1000, keep, len(raw)) + raw[:keep])
+                f.write(
+                    struct.pack(order + "IIII", sec, ns if nano else ns // 1000, keep, len(raw)) +
+                    raw[:keep])
 
 
 class Link:
-    """One direction of a connection: x's requests and y's responses. `back` creates the other direction."""
-
-    def __init__(self, scene, qx=0x11, qy=0x22, psn=0xFFFFF8, cls=RC, mtu=1024, msn=0, ip6=False, srq=None, vlan=None, port=None):
+    """One direction of a connection: x's requests and y's responses. `back` creates the other
+    direction."""
+    def __init__(self, scene, qx=0x11, qy=0x22, psn=0xFFFFF8, cls=RC, mtu=1024, msn=0, ip6=False,
+                 srq=None, vlan=None, port=None):
         self.scene, self.cls, self.mtu = scene, cls, mtu
         self.x, self.y, self.qx, self.qy = scene.x, scene.y, qx, qy
         self.psn, self.msn, self.srq = psn, msn, srq
@@ -154,13 +161,19 @@ class Link:
         return link
 
     def request(self, op, psn, tag=None, after=2000, **fields):
-        f = {**self.common, "from": self.x, "to": self.y, "opcode": self.cls | op, "dqp": self.qy, "psn": psn, **fields}
+        f = {
+            **self.common, "from": self.x, "to": self.y, "opcode": self.cls | op, "dqp": self.qy,
+            "psn": psn, **fields
+        }
         if self.srq is not None:
             f.setdefault("srq", self.srq)
         return self.scene.put(f, tag, after)
 
     def respond(self, op, psn, tag=None, after=2000, **fields):
-        f = {**self.common, "from": self.y, "to": self.x, "opcode": self.cls | op, "dqp": self.qx, "psn": psn, **fields}
+        f = {
+            **self.common, "from": self.y, "to": self.x, "opcode": self.cls | op, "dqp": self.qx,
+            "psn": psn, **fields
+        }
         if op != 0x0E:
             f.setdefault("syndrome", 0x1F)
             f.setdefault("msn", self.msn)
@@ -169,8 +182,10 @@ class Link:
     def nak(self, psn, syndrome, tag=None, **more):
         return self.respond(0x11, psn, tag, syndrome=syndrome, **more)
 
-    def data(self, kind, n, tag=None, imm=None, inv=None, se=0, va=0x10000, key=0x77, parts=None, seed=1, first_psn=None):
-        """The request packets of a SEND (kind 0) or WRITE (kind 6); PSNs continue unless first_psn repeats a message."""
+    def data(self, kind, n, tag=None, imm=None, inv=None, se=0, va=0x10000, key=0x77, parts=None,
+             seed=1, first_psn=None):
+        """The request packets of a SEND (kind 0) or WRITE (kind 6); PSNs continue unless first_psn
+        repeats a message."""
         repeat = first_psn is not None
         psn = first_psn if repeat else self.psn
         whole = text(n, seed)
@@ -215,7 +230,8 @@ class Link:
         """A READ request; a repeated one begins at packet `skip`."""
         new = psn is None
         psn = self.psn if new else psn
-        self.request(0x0C, psn + skip, tag, va=va + skip * self.mtu, key=key, dma=n - skip * self.mtu, ack=1)
+        self.request(0x0C, psn + skip, tag, va=va + skip * self.mtu, key=key,
+                     dma=n - skip * self.mtu, ack=1)
         if new:
             self.psn += max(1, -(-n // self.mtu))
             self.msn += 1
@@ -227,7 +243,8 @@ class Link:
             first, last = i == skip, i == count - 1
             op = 0x10 if first and last else 0x0D if first else 0x0F if last else 0x0E
             if parts is None or i in parts:
-                self.respond(op, psn + i, tag and tag + ".ack", data=whole[i * self.mtu:(i + 1) * self.mtu])
+                self.respond(op, psn + i, tag and tag + ".ack",
+                             data=whole[i * self.mtu:(i + 1) * self.mtu])
 
     def read(self, n, tag=None):
         self.answer_read(n, self.ask_read(n, tag), tag)
@@ -262,9 +279,13 @@ class Link:
         self.respond(0x10, self.psn - 1, tag and tag + ".ack")
 
 
-def datagram(scene, tag=None, qp=0x40, dqp=0x41, psn=0, n=100, qkey=0x1234, imm=None, src=None, dst=None, **more):
+def datagram(scene, tag=None, qp=0x40, dqp=0x41, psn=0, n=100, qkey=0x1234, imm=None, src=None,
+             dst=None, **more):
     fields = {"data": text(n), "qkey": qkey, "src_qp": qp, **more}
     if imm is not None:
         fields["imm"] = imm
-    scene.put({"from": src or scene.x, "to": dst or scene.y, "sport": source_port(qp, dqp), "opcode": UD | (5 if imm else 4),
-               "dqp": dqp, "psn": psn, **fields}, tag)
+    scene.put(
+        {
+            "from": src or scene.x, "to": dst or scene.y, "sport": source_port(qp, dqp),
+            "opcode": UD | (5 if imm else 4), "dqp": dqp, "psn": psn, **fields
+        }, tag)

@@ -10,9 +10,11 @@ from unreliable import Datagrams, UcStream
 
 class Taps:
     """Conclusions from the place of the capture."""
-
     def __init__(self, kind="sender", devices=(), lossless=False, faults=False):
-        self.kind, self.devices, self.lossless, self.faults = kind, frozenset(devices), lossless, faults
+        self.kind = kind
+        self.devices = frozenset(devices)
+        self.lossless = lossless
+        self.faults = faults
 
     def complete_from(self, mac):
         """Whether the capture has everything that this station sends to the wire, in this order."""
@@ -28,12 +30,14 @@ class Taps:
         return self.kind in ("receiver", "both") or flow.dmac in self.devices
 
     def orderly(self, mac):
-        """Whether the capture has the frames of this station as they were sent: once, in order, undamaged."""
+        """Whether the capture has the frames of this station as they were sent: once, in order,
+        undamaged."""
         return not self.faults or self.complete_from(mac)
 
 
 class Judge:
-    def __init__(self, report, taps, from_start=False, pairs=(), timeout=20_000_000, max_rd_atomic=None, window=None, limit=None):
+    def __init__(self, report, taps, from_start=False, pairs=(), timeout=20_000_000,
+                 max_rd_atomic=None, window=None, limit=None):
         self.report, self.taps = report, taps
         self.from_start, self.pairs, self.limit = from_start, pairs, limit
         self.timeout, self.max_rd_atomic, self.window = timeout, max_rd_atomic, window
@@ -70,5 +74,6 @@ class Judge:
         if flow.key[2] == UC:
             # Frames sent while the port is down are not captured, and not repeated.
             complete = self.taps.complete(flow) and not self.taps.faults
-            return UcStream(self.report, connections.path_mtu(flow), complete, self.taps.orderly(flow.smac))
+            return UcStream(self.report, connections.path_mtu(flow), complete,
+                            self.taps.orderly(flow.smac))
         return Connection(self, flow, connections)

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Decodes frames: Ethernet, IP, UDP, BTH, extension headers, payload, pad, ICRC.
 
-Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's source.
+Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's
+source.
 """
 import struct
 
-from roce.headers import (ACK, ATOMIC_WRITE, CNP, FLUSH, HEADER_SIZE, NOTIFY, OPCODES, UC, UD, address_text, checksum, find_udp,
-                          icrc)
+from roce.headers import (ACK, ATOMIC_WRITE, CNP, FLUSH, HEADER_SIZE, NOTIFY, OPCODES, UC, UD,
+                          address_text, checksum, find_udp, icrc)
 
 GSI_QKEY = 0x80010000
 
 
 class Packet:
     """One decoded RoCE frame. Fields of missing headers are absent."""
-    __slots__ = ("frame", "time", "smac", "dmac", "vlan", "src", "dst", "sport", "op", "solicited", "mig_req", "pad", "version",
-                 "p_key", "ecn", "reserved", "dest_qp", "ack_req", "psn", "va", "r_key", "dma_length", "swap_add", "compare",
-                 "original", "syndrome", "msn", "imm", "inv_key", "q_key", "source_qp", "srq", "feth", "extended", "length", "payload")
+    __slots__ = ("frame", "time", "smac", "dmac", "vlan", "src", "dst", "sport", "op", "solicited",
+                 "mig_req", "pad", "version", "p_key", "ecn", "reserved", "dest_qp", "ack_req",
+                 "psn", "va", "r_key", "dma_length", "swap_add", "compare", "original", "syndrome",
+                 "msn", "imm", "inv_key", "q_key", "source_qp", "srq", "feth", "extended", "length",
+                 "payload")
 
     def __str__(self):
         at = f"{address_text(self.src)} -> {address_text(self.dst)} QP {self.dest_qp:#x}"
@@ -24,7 +27,6 @@ class Packet:
 
 class Decoder:
     """Decodes frames to packets, and reports errors within single frames."""
-
     def __init__(self, report, orderly=lambda _: True):
         self.report = report
         self.orderly = orderly  # by MAC: whether its frames are captured as they were sent
@@ -44,7 +46,9 @@ class Decoder:
         p.frame, p.time, p.op = number, time, None
         p.dmac, p.smac = data[0:6], data[6:12]
         p.vlan = (data[14] << 8 | data[15]) & 0xFFF if ip == 18 else None
-        p.src, p.dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
+        p.src, p.dst = (data[ip + 12:ip + 16],
+                        data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24],
+                                                            data[ip + 24:ip + 40])
         p.sport = data[udp] << 8 | data[udp + 1]
         p.dest_qp = p.psn = 0
         report.frames += 1
@@ -68,10 +72,12 @@ class Decoder:
             length = (data[ip + 4] << 8 | data[ip + 5]) + 40
         end = udp + udp_length
         if ip + length != end or end > len(data) or udp_length < 8 + 12 + 4:
-            bad("ip-length", p, f"IP length {length}, UDP length {udp_length}, frame of {len(data)}")
+            bad("ip-length", p,
+                f"IP length {length}, UDP length {udp_length}, frame of {len(data)}")
             return None
         if data[udp + 6] or data[udp + 7]:
-            pseudo = p.src + p.dst + (struct.pack(">BBH", 0, 17, udp_length) if ip4 else struct.pack(">II", udp_length, 17))
+            pseudo = p.src + p.dst + (struct.pack(">BBH", 0, 17, udp_length)
+                                      if ip4 else struct.pack(">II", udp_length, 17))
             if checksum(pseudo + data[udp:end]):
                 bad("udp-checksum", p, "neither 0 nor right")
         if end < len(data) and (len(data) > 64 or any(data[end:])):
@@ -94,7 +100,10 @@ class Decoder:
         if op is None:
             bad("opcode", p, f"opcode {code:#04x}")
             return False
-        p.solicited, p.mig_req, p.pad, p.version = flags >> 7, flags >> 6 & 1, flags >> 4 & 3, flags & 15
+        p.solicited = flags >> 7
+        p.mig_req = flags >> 6 & 1
+        p.pad = flags >> 4 & 3
+        p.version = flags & 15
         p.ecn, p.reserved = ecn >> 6, ecn & 0x3F | ack & 0x7F
         p.ack_req = ack >> 7
         body = udp + 8 + op.size
@@ -107,7 +116,8 @@ class Decoder:
             return False
         p.length = room - p.pad
         if p.length < 0 or (p.pad and any(data[end - 4 - p.pad:end - 4])):
-            bad("pad", p, f"pad of {p.pad} in {room} bytes: " + ("too much" if p.length < 0 else "not zero"))
+            bad("pad", p,
+                f"pad of {p.pad} in {room} bytes: " + ("too much" if p.length < 0 else "not zero"))
             if p.length < 0:
                 return False
         p.extended = data[udp + 20:body]
@@ -136,7 +146,8 @@ class Decoder:
             else:
                 checked["reserved-fields"] += 1
                 if header == "DETH":
-                    p.q_key, reserved, p.source_qp = *struct.unpack_from(">IB", data, at), int.from_bytes(data[at + 5:at + 8], "big")
+                    p.q_key, reserved, p.source_qp = *struct.unpack_from(
+                        ">IB", data, at), int.from_bytes(data[at + 5:at + 8], "big")
                 elif header == "XRCETH":
                     reserved, p.srq = data[at], int.from_bytes(data[at + 1:at + 4], "big")
                 else:
@@ -209,7 +220,8 @@ class Decoder:
                 bad("multicast", p, "connected QPs do not talk to groups")
             return
         checked["multicast"] += 1
-        mac = (b"\x01\x00\x5e" + bytes([p.dst[1] & 0x7F]) + p.dst[2:] if ip4 else b"\x33\x33" + p.dst[12:]) if group else p.dmac
+        mac = (b"\x01\x00\x5e" + bytes([p.dst[1] & 0x7F]) + p.dst[2:] if ip4 else b"\x33\x33" +
+               p.dst[12:]) if group else p.dmac
         if group != (p.dest_qp == 0xFFFFFF) or mac != p.dmac or p.dmac[0] & 1 != group:
             bad("multicast", p, f"destination MAC {p.dmac.hex(':')}")
         checked["ud-source"] += 1

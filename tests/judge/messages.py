@@ -7,13 +7,12 @@ UNKNOWN = "unknown"
 
 class Messages:
     """Follows the packets of one sender in the order of their PSNs."""
-
     def __init__(self, report, mtu, least_mtu):
         self.report = report
         self.mtu, self.least_mtu = mtu, least_mtu
-        self.kind = None    # of the current message, or UNKNOWN
-        self.left = None    # remaining bytes of a WRITE
-        self.srq = None     # of an XRC message
+        self.kind = None  # of the current message, or UNKNOWN
+        self.left = None  # remaining bytes of a WRITE
+        self.srq = None  # of an XRC message
 
     def lost(self):
         """Packets are missing from the capture, or it begins here."""
@@ -25,11 +24,13 @@ class Messages:
         checked["opcode-order"] += 1
         begins = op.first or not op.data
         if self.kind is not UNKNOWN:
-            # The sender of an unreliable connection may abandon a message that it cannot read from memory.
+            # The sender of an unreliable connection may abandon a message that it cannot read from
+            # memory.
             if begins and self.kind and op.cls != UC:
                 bad("opcode-order", p, f"within a {self.kind}")
             if not begins and self.kind != op.kind:
-                bad("opcode-order", p, f"within a {self.kind}" if self.kind else "no message is under way")
+                bad("opcode-order", p,
+                    f"within a {self.kind}" if self.kind else "no message is under way")
                 self.left = self.srq = None
         elif not begins:
             self.left = self.srq = None
@@ -61,7 +62,9 @@ class Messages:
         self.report.checked["write-length"] += 1
         self.left -= p.length
         if self.left < 0 or (self.left == 0) != p.op.last:
-            self.report.complain("write-length", p, f"{abs(self.left)} bytes " + ("too many" if self.left < 0 else "still missing"))
+            self.report.complain(
+                "write-length", p,
+                f"{abs(self.left)} bytes " + ("too many" if self.left < 0 else "still missing"))
             self.left = None
 
     def same_srq(self, p, begins):

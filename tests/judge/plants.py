@@ -10,7 +10,12 @@ AT_X = Taps("device", [bytes([0x52, 0x54, 0, 0x77, 0, 1])], True)
 
 class Plant:
     def __init__(self, rule, name, scene, change, taps, options):
-        self.rule, self.name, self.scene, self.change, self.taps, self.options = rule, name, scene, change, taps, options
+        self.rule = rule
+        self.name = name
+        self.scene = scene
+        self.change = change
+        self.taps = taps
+        self.options = options
 
 
 def plant(rule, scene, name="", taps=None, **options):
@@ -18,6 +23,7 @@ def plant(rule, scene, name="", taps=None, **options):
     def add(change):
         PLANTS.append(Plant(rule, name, scene, change, taps, options))
         return change
+
     return add
 
 
@@ -25,6 +31,7 @@ def change(rule, scene, tag, name="", at=0, taps=None, options=None, **fields):
     """Changes fields of a frame."""
     def apply(s, _):
         s.find(tag)[at].update(fields)
+
     plant(rule, scene, name, taps, **(options or {}))(apply)
 
 
@@ -32,6 +39,7 @@ def extra(rule, tag, name="", scene=calm, **fields):
     """Adds a copy of a frame with other fields: wrong by itself, it has no place in the stream."""
     def apply(s, _):
         s.insert(s.find(tag)[0], {**s.find(tag)[0], **fields})
+
     plant(rule, scene, name)(apply)
 
 
@@ -155,6 +163,7 @@ def _(s, link):
 
 # ---- requesters ----
 
+
 @plant("psn-order", calm, "gap")
 def _(s, _link):
     s.drop(*s.find("write1"), *s.find("write1.ack"))
@@ -276,6 +285,7 @@ def _(s, link):
 
 # ---- responders ----
 
+
 @plant("response-unsent", calm)
 def _(s, link):
     link.ack(psn=link.psn)
@@ -324,8 +334,6 @@ def _(s, link):
 @plant("read-order", reader, "one missing")
 def _(s, _link):
     s.drop(s.find("ask1.3000.ack")[4])
-
-
 
 
 @plant("read-order", calm, "FIRST twice")
@@ -382,7 +390,9 @@ def _(s, _link):
 
 @plant("nak-once", repaired, "again later")
 def _(s, _link):
-    s.insert(s.find("three1-again")[0], {**s.find("nak1")[0], "psn": s.find("nak2")[0]["psn"], "msn": s.find("nak2")[0]["msn"]})
+    s.insert(
+        s.find("three1-again")[0],
+        {**s.find("nak1")[0], "psn": s.find("nak2")[0]["psn"], "msn": s.find("nak2")[0]["msn"]})
 
 
 change("nak-psn", repaired, "nak1", psn=0x103, msn=1)

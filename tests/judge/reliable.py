@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reliable and extended reliable connections: what a requester repeats and when, what a responder answers.
+"""Reliable and extended reliable connections: what a requester repeats and when, what a responder
+answers.
 
-PSNs are integers that do not wrap: 24 captured bits stand for the nearest such number to the newest one.
+PSNs are integers that do not wrap: 24 captured bits stand for the nearest such number to the newest
+one.
 """
 import bisect
 import collections
@@ -19,19 +21,21 @@ QUIET = 500_000
 PATIENCE = 10_000_000_000
 # The NAK that ends a connection takes no longer than this.
 FLIGHT = 5_000
-# Acknowledged requests are remembered for this many PSNs, and this many with responses of their own.
+# Acknowledged requests are remembered for this many PSNs, and this many with responses of their
+# own.
 KEEP_PSNS = 1024
 KEEP_READS = 128
 
 # IBTA table 45: the RNR timer's codes, in units of 10 us.
-RNR_TIMER = (65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
-             6144, 8192, 12288, 16384, 24576, 32768, 49152)
+RNR_TIMER = (65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+             1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152)
 NAK_SEQUENCE, LAST_NAK = 0x60, 0x63
 
 
 class Answered:
     """A request with a response of its own: READ, atomic, FLUSH, ATOMIC WRITE."""
-    __slots__ = ("op", "first", "ends", "va", "key", "length", "time", "done", "starts", "original", "wanted")
+    __slots__ = ("op", "first", "ends", "va", "key", "length", "time", "done", "starts", "original",
+                 "wanted")
 
     def __init__(self, p, first, ends):
         self.op, self.first, self.ends = p.op, first, ends
@@ -46,7 +50,6 @@ Sent = collections.namedtuple("Sent", "time code extended length solicited diges
 
 class Stream:
     """Requests in one direction and their responses in the other."""
-
     def __init__(self, judge, connection, requests, responses, mtu, response_mtu):
         self.judge, self.report, self.connection = judge, judge.report, connection
         self.mtu, self.least_mtu = mtu
@@ -69,12 +72,12 @@ class Stream:
             self.old = (self.base, self.head)
         self.unknown = unknown
         self.base = self.cursor = self.acked = p.psn + (1 << 24)
-        self.next = [self.base]      # more than one after a READ of unknown path MTU
+        self.next = [self.base]  # more than one after a READ of unknown path MTU
         self.head = self.base
         self.sent = {}
         self.answered = collections.deque()  # the last ones, and all that are not complete
-        self.open = collections.deque()      # those that are not complete
-        self.ends = []               # last PSNs of messages; first PSNs of READs
+        self.open = collections.deque()  # those that are not complete
+        self.ends = []  # last PSNs of messages; first PSNs of READs
         self.ends_gone = 0
         self.msn_base = None if unknown else 0
         self.msn_last = None
@@ -82,10 +85,10 @@ class Stream:
         if unknown and not p.op.first:
             self.messages.lost()
         self.nak_time = self.gap_time = self.answer_time = self.went_back = -1
-        self.naks = set()            # PSNs that a sequence NAK named
-        self.rnr = None              # (PSN, until, time) of the RNR NAK in effect
-        self.skipped = False         # a response before another was missing
-        self.run = None              # (READ, next PSN) of the current READ response
+        self.naks = set()  # PSNs that a sequence NAK named
+        self.rnr = None  # (PSN, until, time) of the RNR NAK in effect
+        self.skipped = False  # a response before another was missing
+        self.run = None  # (READ, next PSN) of the current READ response
         self.last_time = p.time
         self.connection.alive()
 
@@ -93,7 +96,8 @@ class Stream:
         return self.head + signed(psn - self.head)
 
     def fresh(self, p, x):
-        """Whether this request belongs to another generation of the QP: it was reset, or its number was reused."""
+        """Whether this request belongs to another generation of the QP: it was reset, or its number
+        was reused."""
         dead = self.connection.dead
         if not p.op.first or (x in self.next and not (dead and x == self.base)):
             return False
@@ -107,7 +111,8 @@ class Stream:
             if known is None:
                 return over
             other, quiet = self.differs(p, known), p.time - self.last_time > QUIET
-            # Captured requests may be delayed or lost after the tap: then the same request is soon repeated.
+            # Captured requests may be delayed or lost after the tap: then the same request is soon
+            # repeated.
             if dead:
                 quiet = p.time - dead[3] > FLIGHT
             elif self.judge.taps.faults and not self.answers_exact:
@@ -160,7 +165,8 @@ class Stream:
         self.forget()
 
     def remember(self, p, x):
-        self.sent[x] = Sent(p.time, p.op.code, p.extended, p.length, p.solicited, zlib.crc32(p.payload) if p.length else 0)
+        self.sent[x] = Sent(p.time, p.op.code, p.extended, p.length, p.solicited,
+                            zlib.crc32(p.payload) if p.length else 0)
 
     def after(self, p, x):
         """The possible next PSNs."""
@@ -170,7 +176,8 @@ class Stream:
         return sorted({x + max(1, -(-p.dma_length // m)) for m in mtus})
 
     def lost(self):
-        """Requests are missing from the capture: their number, and what depends on it, is unknown."""
+        """Requests are missing from the capture: their number, and what depends on it, is
+        unknown."""
         self.messages.lost()
         self.msn_base = None
 
@@ -207,7 +214,8 @@ class Stream:
         if self.answers_exact and not self.skipped:
             checked["retransmit-acked"] += 1
             if x < self.acked:
-                bad("retransmit-acked", p, f"everything before {self.acked & PSN_MASK:#x} is acknowledged")
+                bad("retransmit-acked", p,
+                    f"everything before {self.acked & PSN_MASK:#x} is acknowledged")
         if request is not None and x != request.first:
             end = request.ends[-1]
             self.restart(p, x, request)
@@ -248,7 +256,8 @@ class Stream:
             bad("read-restart", p, f"inside of a {request.op.kind}")
         elif mtu is not None:
             skip = (x - request.first) * mtu
-            if (p.va, p.r_key, p.dma_length) != ((request.va + skip) & (1 << 64) - 1, request.key, request.length - skip):
+            if (p.va, p.r_key, p.dma_length) != ((request.va + skip) & (1 << 64) - 1, request.key,
+                                                 request.length - skip):
                 bad("read-restart", p, f"not what is left {skip} bytes behind the beginning")
         request.starts.add(x)
 
@@ -273,9 +282,12 @@ class Stream:
         if p.time - since >= timeout or max(self.nak_time, self.gap_time) >= since - flying:
             return
         # After the loss of a response behind the tap, a later one is an implied NAK.
-        if not self.answers_exact and self.answered and self.answered[-1].ends[-1] > x and self.answer_time >= since - flying:
+        if not self.answers_exact and self.answered and self.answered[-1].ends[
+                -1] > x and self.answer_time >= since - flying:
             return
-        self.report.complain("retransmit-cause", p, f"{(p.time - before.time) / 1e6:.3f} ms after it was first sent, and no NAK")
+        self.report.complain(
+            "retransmit-cause", p,
+            f"{(p.time - before.time) / 1e6:.3f} ms after it was first sent, and no NAK")
 
     def outstanding(self, p, x):
         if not self.judge.max_rd_atomic or not self.paired:
@@ -308,8 +320,9 @@ class Stream:
             # Unless the NAK is known to have arrived, a timeout or another NAK may have come first.
             other = x >= self.cursor or first is None or p.time - first.time >= self.judge.timeout or self.gap_time >= first.time
             if self.answers_exact or not other:
-                self.report.complain("rnr-wait", p, f"{(p.time - told) / 1e6:.3f} ms after the NAK, which says "
-                                                    f"{(until - told) / 1e6:.2f} ms")
+                self.report.complain(
+                    "rnr-wait", p, f"{(p.time - told) / 1e6:.3f} ms after the NAK, which says "
+                    f"{(until - told) / 1e6:.2f} ms")
         self.rnr = None
 
     # ---- responses ----
@@ -322,9 +335,11 @@ class Stream:
         y = self.extend(p.psn)
         report.checked["response-unsent"] += 1
         if y >= self.head:
-            if not self.complete or (self.old and signed(p.psn - self.old[0]) >= 0 > signed(p.psn - self.old[1])):
+            if not self.complete or (
+                    self.old and signed(p.psn - self.old[0]) >= 0 > signed(p.psn - self.old[1])):
                 return
-            report.complain("response-unsent", p, f"the last PSN sent is {self.head - 1 & PSN_MASK:#x}")
+            report.complain("response-unsent", p,
+                            f"the last PSN sent is {self.head - 1 & PSN_MASK:#x}")
             return
         if y < self.base:
             return
@@ -346,7 +361,8 @@ class Stream:
             self.msn(p, y)
 
     def behind_a_loss(self, limit):
-        """Whether a response before `limit` was lost before the tap: then later responses are only an implied NAK."""
+        """Whether a response before `limit` was lost before the tap: then later responses are only
+        an implied NAK."""
         return not self.answers_complete and bool(self.open) and self.open[0].first < limit
 
     def ordered(self, p, limit):
@@ -360,7 +376,9 @@ class Stream:
         if not missing:
             return True
         self.gap_time, self.skipped = p.time, True
-        self.report.complain("response-order", p, f"the {self.open[0].op.kind} of PSN {self.open[0].first & PSN_MASK:#x} has no response")
+        self.report.complain(
+            "response-order", p,
+            f"the {self.open[0].op.kind} of PSN {self.open[0].first & PSN_MASK:#x} has no response")
         while self.open and self.open[0].first < limit:
             self.finish(self.open[0])
         return False
@@ -375,7 +393,8 @@ class Stream:
         run, self.run = self.run, None
         failed = p.op.kind == ACK and NAK_SEQUENCE < p.syndrome <= LAST_NAK
         if run and self.answers_complete and not run[0].done and not failed:
-            self.report.complain("read-order", p, f"the READ response of PSN {run[1] & PSN_MASK:#x} was to come")
+            self.report.complain("read-order", p,
+                                 f"the READ response of PSN {run[1] & PSN_MASK:#x} was to come")
 
     def acknowledge(self, p, y):
         lost = self.behind_a_loss(y + 1)
@@ -387,7 +406,8 @@ class Stream:
 
     def wrong_kind(self, p, y, request):
         if self.complete and (y in self.sent or request is not None):
-            self.report.complain("response-kind", p, f"to a {request.op.kind}" if request else "to a SEND or WRITE")
+            self.report.complain("response-kind", p,
+                                 f"to a {request.op.kind}" if request else "to a SEND or WRITE")
             if request is not None:
                 self.finish(request)
         return False
@@ -434,7 +454,8 @@ class Stream:
             if self.complete and y not in request.starts:
                 bad("read-order", p, "no request has this PSN")
         elif self.answers_complete and (self.run is None or self.run[1] != y):
-            bad("read-order", p, f"expected {self.run[1] & PSN_MASK:#x}" if self.run else "no response is under way")
+            bad("read-order", p,
+                f"expected {self.run[1] & PSN_MASK:#x}" if self.run else "no response is under way")
         if not self.answers_complete and not lost:
             if y != request.wanted and (self.answers_exact or not op.first):
                 self.gap_time, self.skipped, lost = p.time, True, True
@@ -470,7 +491,8 @@ class Stream:
         if not op.last:
             return
         checked["read-length"] += 1
-        want = request.length if y == request.first else mtu and request.length - (y - request.first) * mtu
+        want = request.length if y == request.first else mtu and request.length - (
+            y - request.first) * mtu
         if want is not None and p.length != want:
             bad("read-length", p, f"{p.length} bytes, not {want}")
 
@@ -480,7 +502,8 @@ class Stream:
         if y < self.acked and not self.answers_orderly:
             return False
         if y < self.acked:
-            self.report.complain("nak-psn", p, f"everything before {self.acked & PSN_MASK:#x} is acknowledged")
+            self.report.complain("nak-psn", p,
+                                 f"everything before {self.acked & PSN_MASK:#x} is acknowledged")
             return False
         self.acked = y
         return True
@@ -511,7 +534,8 @@ class Stream:
         if p.syndrome != NAK_SEQUENCE:
             # A READ may fail in the middle, or when it is repeated.
             good = request is not None or lost or self.not_acknowledged(p, y)
-            self.connection.killed(p, self.answers_exact and not lost and not (request and request.done))
+            self.connection.killed(
+                p, self.answers_exact and not lost and not (request and request.done))
             return good
         self.nak_time = self.gap_time = p.time
         if not lost and not self.not_acknowledged(p, y):
@@ -554,8 +578,9 @@ class Stream:
         count = (p.msn - self.msn_base) & PSN_MASK
         low, high = signed(count - least), signed(count - most)
         if low < 0 or high > 0:
-            self.report.complain("msn", p, f"{p.msn:#x}, can be {self.msn_base + least & PSN_MASK:#x}" +
-                                 (f" to {self.msn_base + most & PSN_MASK:#x}" if most != least else ""))
+            self.report.complain(
+                "msn", p, f"{p.msn:#x}, can be {self.msn_base + least & PSN_MASK:#x}" +
+                (f" to {self.msn_base + most & PSN_MASK:#x}" if most != least else ""))
             return
         if self.answers_complete:
             self.report.checked["msn-order"] += 1
@@ -566,13 +591,12 @@ class Stream:
 
 class Connection:
     """A flow and its reverse flow."""
-
     def __init__(self, judge, flow, connections):
         self.judge, self.report = judge, judge.report
-        self.dead = None      # the NAK that ended it: (frame, flow it came in, whether it arrived right then, when)
-        self.asks = set()     # flows with requests, of XRC
-        self.streams = {}     # by flow of the requests
-        self.answers = {}     # by flow of the responses
+        self.dead = None  # the NAK that ended it: (frame, flow it came in, whether it arrived right then, when)
+        self.asks = set()  # flows with requests, of XRC
+        self.streams = {}  # by flow of the requests
+        self.answers = {}  # by flow of the responses
         for there, back in {(flow, flow.peer), *([(flow.peer, flow)] if flow.peer else [])}:
             stream = Stream(judge, self, there, back, connections.path_mtu(there),
                             connections.response_mtu(back) if back else None)

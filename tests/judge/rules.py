@@ -9,10 +9,8 @@ FRAME = {
     "frame-fill": "bytes behind the ICRC are zeros that fill up a short frame",
     "opcode": "the opcode exists",
     "headers": "length is a multiple of 4, holds the opcode's headers; payload only where it has one",
-    "icrc": "the ICRC is right",
-    "bth-version": "transport version is 0",
-    "bth-reserved": "reserved bits of the BTH are 0",
-    "mig-req": "MigReq is 1",
+    "icrc": "the ICRC is right", "bth-version": "transport version is 0",
+    "bth-reserved": "reserved bits of the BTH are 0", "mig-req": "MigReq is 1",
     "ecn": "FECN and BECN are 0, but in a CNP",
     "pad": "no more pad than there is payload, and zeros",
     "p-key": "P_Key is the default one, full or limited",
@@ -65,8 +63,7 @@ RESPONDER = {
     "read-length": "the packets of a READ response carry what was asked for; of FLUSH and ATOMIC WRITE nothing",
     "atomic-address": "an atomic or ATOMIC WRITE at an address that is no multiple of 8 is refused",
     "atomic-repeat": "an atomic answered again has the value of before",
-    "msn": "MSN is the number of messages completed",
-    "msn-order": "MSN does not go back",
+    "msn": "MSN is the number of messages completed", "msn-order": "MSN does not go back",
     "nak-once": "a PSN sequence NAK names a PSN once",
     "nak-psn": "a NAK names a PSN that was not acknowledged",
     "nak-cause": "a PSN sequence NAK has a packet beyond the one it names",
@@ -80,16 +77,13 @@ PEERS = {
         "mig-req": "sends 0",
         "ack-request": "asks in UC and UD as well, and not at every message's end",
         "ip-header": "leaves fragments and DF to the stack",
-        "udp-checksum": "leaves it to the network card",
-        "pad": "may send what was in the buffer",
-        "credits": "may give credits",
-        "retransmit-cause": "has timers of its own",
+        "udp-checksum": "leaves it to the network card", "pad": "may send what was in the buffer",
+        "credits": "may give credits", "retransmit-cause": "has timers of its own",
         "retransmit-order": "skips what it holds to be acknowledged",
         "retransmit-acked": "goes back to a message's beginning",
         "rnr-place": "answers READs and atomics with it, too",
         "rnr-wait": "its timers have the resolution of jiffies",
-        "window": "has a window of its own",
-        "outstanding-reads": "has other limits",
+        "window": "has a window of its own", "outstanding-reads": "has other limits",
         "after-nak": "sends what is queued",
     },
 }
@@ -97,7 +91,6 @@ PEERS = {
 
 class Report:
     """Complaints, and how often each rule was checked."""
-
     def __init__(self, ignore=(), peers=None, show=20, out=print):
         self.ignore = frozenset(ignore)
         self.peers = peers or {}  # IP address or MAC: {rule: why}
@@ -106,16 +99,17 @@ class Report:
         self.checked = dict.fromkeys(RULES, 0)
         self.wrong = dict.fromkeys(RULES, 0)
         self.allowed = dict.fromkeys(RULES, 0)
-        self.frames = 0       # RoCE frames whose headers were found
-        self.others = 0       # frames that are not RoCE
-        self.cut = 0          # cut short in the capture
-        self.damaged = 0      # by faults before the tap
+        self.frames = 0  # RoCE frames whose headers were found
+        self.others = 0  # frames that are not RoCE
+        self.cut = 0  # cut short in the capture
+        self.damaged = 0  # by faults before the tap
         self.file = ""
         self.complaints = []  # (file, frame, rule, reason)
 
     def complain(self, rule, packet, reason):
         """Reports that a rule was broken. The callers count checks."""
-        if rule in self.ignore or rule in self.peers.get(packet.src, ()) or rule in self.peers.get(packet.smac, ()):
+        if rule in self.ignore or rule in self.peers.get(packet.src, ()) or rule in self.peers.get(
+                packet.smac, ()):
             self.allowed[rule] += 1
             return
         self.wrong[rule] += 1

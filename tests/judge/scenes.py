@@ -6,7 +6,8 @@ GROUP4, GROUP6 = bytes([239, 1, 2, 3]), bytes.fromhex("ff0e") + bytes(11) + b"\x
 
 
 def calm():
-    """Every opcode on one connection, from before the PSNs wrap; long and short, a solicited one, both directions."""
+    """Every opcode on one connection, from before the PSNs wrap; long and short, a solicited one,
+    both directions."""
     s = Scene()
     link = Link(s)
     link.send(10, "send")
@@ -32,7 +33,8 @@ def calm():
 
 
 def names_and_places():
-    """IPv6, VLAN, UDP checksums, ECN marks of IP, XRC, UC, UD, groups, MADs, CNP, frames that are not RoCE."""
+    """IPv6, VLAN, UDP checksums, ECN marks of IP, XRC, UC, UD, groups, MADs, CNP, frames that are
+    not RoCE."""
     s = Scene()
     six = Link(s, 0x31, 0x32, 5, ip6=True, vlan=77)
     six.send(3, "six")
@@ -59,13 +61,18 @@ def names_and_places():
     datagram(s, "group6", psn=6, dqp=0xFFFFFF, group=GROUP6, ip6=True)
     datagram(s, "mad", qp=1, dqp=1, psn=0, n=256, qkey=0x80010000)
     s.frames[-1]["data"] = b"\x01\x07\x02" + bytes(253)
-    s.put({"from": s.y, "to": s.x, "sport": 0xC001, "opcode": 0x81, "dqp": 0x33, "psn": 0, "ecn": 1, "mig": 0, "data": bytes(16)}, "cnp")
+    s.put(
+        {
+            "from": s.y, "to": s.x, "sport": 0xC001, "opcode": 0x81, "dqp": 0x33, "psn": 0,
+            "ecn": 1, "mig": 0, "data": bytes(16)
+        }, "cnp")
     s.put({"raw": b"\xff" * 12 + b"\x08\x06" + bytes(46)}, "arp")
     return s, xrc
 
 
 def repaired():
-    """Losses behind the tap: sequence NAK, timeout, lost ACK, READ from the middle, repeated atomic, RNR, coalesced ACK."""
+    """Losses behind the tap: sequence NAK, timeout, lost ACK, READ from the middle, repeated
+    atomic, RNR, coalesced ACK."""
     s = Scene()
     link = Link(s, psn=0x100)
     link.send(3000, "begin")
@@ -79,7 +86,8 @@ def repaired():
     s.now += 25 * MS
     link.data(6, 3000, "timeout-again", first_psn=link.psn - 3)
     link.ack("timeout-again")
-    # A response packet is lost; the requester requests the rest as soon as it receives the next one.
+    # A response packet is lost; the requester requests the rest as soon as it receives the next
+    # one.
     psn = link.ask_read(5000, "read")
     link.answer_read(5000, psn, "read")
     link.ask_read(5000, "restart", skip=2, psn=psn)
@@ -119,14 +127,16 @@ def repaired():
 
 
 def refused():
-    """A request is refused, then the QPs are reconnected with other PSNs. Also other operations that are abandoned."""
+    """A request is refused, then the QPs are reconnected with other PSNs. Also other operations
+    that are abandoned."""
     s = Scene()
     link = Link(s, psn=0x500)
     link.send(100, "good")
     link.data(6, 100, "bad", key=0xBAD)
     link.nak(link.psn - 1, 0x62, "refusal")
     s.now += 50 * MS
-    # A QP is reset while a request waits for a receiver, and begins at the same PSN with the same message.
+    # A QP is reset while a request waits for a receiver, and begins at the same PSN with the same
+    # message.
     for kind in (6, 0):
         reset = Link(s, 0x17, 0x18, 0x800)
         reset.send(3000, "same")
@@ -154,11 +164,13 @@ def refused():
 
 
 def overtaken():
-    """A capture at x; packets of y are lost and delayed before it: responses after a lost one are only an implied NAK."""
+    """A capture at x; packets of y are lost and delayed before it: responses after a lost one are
+    only an implied NAK."""
     s = Scene()
     link = Link(s, psn=0x100)
     link.send(100, "begin")
-    # The READ's last response is late: it arrives after the rest was requested again, and is accepted.
+    # The READ's last response is late: it arrives after the rest was requested again, and is
+    # accepted.
     psn = link.ask_read(3000, "read")
     link.data(0, 100, "behind")
     link.answer_read(3000, psn, "read", parts=[0, 1])
@@ -168,7 +180,8 @@ def overtaken():
     link.data(0, 100, "behind-again", first_psn=link.psn - 1)
     link.answer_read(3000, psn, "late", parts=[2])
     link.ack("behind-again")
-    # The atomic's response is lost: later requests are repeated at once, although the receiver was not ready.
+    # The atomic's response is lost: later requests are repeated at once, although the receiver was
+    # not ready.
     atomic = link.ask_atomic("lost")
     link.data(0, 100, "rnr")
     link.nak(link.psn - 1, 0x20 | 20, "rnr-nak")
@@ -203,7 +216,8 @@ def overtaken():
 
 
 def twins():
-    """Many simultaneous connections with the same PSNs, also within one host, and of one QP with itself."""
+    """Many simultaneous connections with the same PSNs, also within one host, and of one QP with
+    itself."""
     s = Scene()
     links = [Link(s, 0x100 + i, 0x200 + i, 0xFFFFF0) for i in range(8)]
     inside = Link(s, 0x300, 0x301, 0xFFFFF0)
@@ -267,4 +281,7 @@ def middle():
     return s, link
 
 
-VALID = {f.__name__.replace("_", "-"): f for f in (calm, names_and_places, repaired, refused, twins, strangers, reader, middle)}
+VALID = {
+    f.__name__.replace("_", "-"): f
+    for f in (calm, names_and_places, repaired, refused, twins, strangers, reader, middle)
+}

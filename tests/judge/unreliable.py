@@ -9,7 +9,6 @@ NEAR = 1024
 
 class UcStream:
     """The packets of one unreliable connection in one direction."""
-
     def __init__(self, report, mtu, complete, orderly):
         self.report, self.complete, self.orderly = report, complete, orderly
         self.mtu = mtu
@@ -39,11 +38,10 @@ class UcStream:
 
 class Datagrams:
     """PSNs of UD QPs. A QP counts all its datagrams, whatever their destination."""
-
     def __init__(self, report, complete):
         self.report = report
         self.complete = complete  # by MAC: whether the capture has everything that it sends
-        self.last = {}            # (MAC, QP): (PSN, destination QP)
+        self.last = {}  # (MAC, QP): (PSN, destination QP)
 
     def packet(self, p):
         if not self.complete(p.smac):
@@ -55,7 +53,8 @@ class Datagrams:
             return
         self.report.checked["ud-psn"] += 1
         step = signed(p.psn - last[0])
-        # A datagram to a group is sent to the wire and looped back. A step back or a long step means another generation of the QP.
+        # A datagram to a group is sent to the wire and looped back. A step back or a long step
+        # means another generation of the QP.
         if step == 1 or (step == 0 and p.dest_qp == last[1] == 0xFFFFFF) or step < 0 or step > 64:
             return
         self.report.complain("ud-psn", p, f"the one before was {last[0]:#x}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What each lesson's page shows, as its text in Documentation/lessons says: read from the page's data in build/lessons by tern-view's modules."""
+"""What each lesson's page shows, as its text in Documentation/lessons says: read from the page's
+data in build/lessons by tern-view's modules."""
 import collections
 import importlib.machinery
 import importlib.util
@@ -30,7 +31,8 @@ MS = 1_000_000
 
 def command():
     """The tool itself, which has no .py in its name."""
-    loader = importlib.machinery.SourceFileLoader("tern_view", os.path.join(TOP, "tools/tern-view/tern-view"))
+    loader = importlib.machinery.SourceFileLoader("tern_view",
+                                                  os.path.join(TOP, "tools/tern-view/tern-view"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("tern_view", loader))
     loader.exec_module(module)
     return module
@@ -38,11 +40,15 @@ def command():
 
 class Packet:
     """A packet of the page, its PSN from the client's first one."""
-
     def __init__(self, c, i):
         op = OPCODES[c.op[i]]
-        self.name, self.psn, self.length = op.name.removeprefix("RC "), c.psn[i] - FIRST, c.length[i]
-        self.asked, self.key, self.time, self.syndrome = c.dma[i], c.key[i], c.time[i], c.syndrome[i]
+        self.name = op.name.removeprefix("RC ")
+        self.psn = c.psn[i] - FIRST
+        self.length = c.length[i]
+        self.asked = c.dma[i]
+        self.key = c.key[i]
+        self.time = c.time[i]
+        self.syndrome = c.syndrome[i]
         self.marks, self.flags, self.index = c.flags[i] & MARKS, c.flags[i], i
 
 
@@ -53,9 +59,12 @@ class Lesson(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         name = os.path.join(DIR, str(cls.number))
-        cls.report = command().report_of([f"{name}/wire.pcap", f"{name}/vm1.events", f"{name}/vm2.events"])
+        cls.report = command().report_of(
+            [f"{name}/wire.pcap", f"{name}/vm1.events", f"{name}/vm2.events"])
         cls.packets = [Packet(cls.report.c, i) for i in range(len(cls.report.c))]
-        cls.events, cls.messages, cls.work = cls.report.log.events, cls.report.story.messages, cls.report.log.timeline.work
+        cls.events = cls.report.log.events
+        cls.messages = cls.report.story.messages
+        cls.work = cls.report.log.timeline.work
 
     def setUp(self):
         self.assertEqual([], self.report.troubles)
@@ -68,8 +77,11 @@ class Lesson(unittest.TestCase):
     def records(self, kind, log, **wanted):
         """The events of a type in a log, those of the lesson's QP if they have a QP."""
         e = self.events
-        return [i for i in range(len(e)) if e.type[i] == kind and e.log[i] == log and e.qpn[i] in (0, self.qp(log))
-                and all(getattr(e, name)[i] == value for name, value in wanted.items())]
+        return [
+            i for i in range(len(e))
+            if e.type[i] == kind and e.log[i] == log and e.qpn[i] in (0, self.qp(log)) and all(
+                getattr(e, name)[i] == value for name, value in wanted.items())
+        ]
 
     def qp(self, log):
         """The QP that has packets; A is the client's end."""
@@ -78,33 +90,45 @@ class Lesson(unittest.TestCase):
 
     def status(self, log):
         """Of the QP's CQEs. An Ethernet queue may have the QP's number."""
-        return [self.events.code[i] for i in self.records(ev.CQE, log) if self.events.value[i] not in ETHERNET]
+        return [
+            self.events.code[i] for i in self.records(ev.CQE, log)
+            if self.events.value[i] not in ETHERNET
+        ]
 
     def denied(self):
         """(log, key, name of the rule) of each check that was refused."""
         e = self.events
-        return [(e.log[i], e.key[i], lognames.RULES[e.detail[i]][0]) for i in range(len(e)) if e.type[i] == ev.CHECK and e.index[i] == DENIED]
+        return [(e.log[i], e.key[i], lognames.RULES[e.detail[i]][0]) for i in range(len(e))
+                if e.type[i] == ev.CHECK and e.index[i] == DENIED]
 
     def lives(self, log, **wanted):
-        return [life for life in self.report.log.keys.kept if life.log == log and all(getattr(life, name) == value for name, value in wanted.items())]
+        return [
+            life for life in self.report.log.keys.kept if life.log == log and all(
+                getattr(life, name) == value for name, value in wanted.items())
+        ]
 
     def errors(self):
         """The logs whose QP went to ERR by itself."""
         e = self.events
-        return sorted(e.log[i] for i in range(len(e)) if e.type[i] == ev.QP_STATE and (e.code[i], e.value[i]) == (6, 1))
+        return sorted(e.log[i] for i in range(len(e))
+                      if e.type[i] == ev.QP_STATE and (e.code[i], e.value[i]) == (6, 1))
 
 
 class L1Write(Lesson):
     number = 1
 
     def test_packets(self):
-        self.assertEqual([("WRITE_ONLY", 0, 13), ("ACKNOWLEDGE", 0, 0), ("WRITE_FIRST", 1, 1024), ("WRITE_MIDDLE", 2, 1024), ("WRITE_LAST", 3, 952),
-                          ("ACKNOWLEDGE", 3, 0)], [(p.name, p.psn, p.length) for p in self.packets])
+        self.assertEqual([("WRITE_ONLY", 0, 13), ("ACKNOWLEDGE", 0, 0), ("WRITE_FIRST", 1, 1024),
+                          ("WRITE_MIDDLE", 2, 1024), ("WRITE_LAST", 3, 952), ("ACKNOWLEDGE", 3, 0)],
+                         [(p.name, p.psn, p.length) for p in self.packets])
         self.assertEqual([(13, 0), (3000, 0)], [(p.asked, p.marks) for p in self.packets if p.key])
 
     def test_work_requests_from_doorbell_to_completion(self):
         w = self.work
-        mine = [i for i in range(len(w.log)) if w.log[i] == self.client and w.qpn[i] == self.qp(self.client)]
+        mine = [
+            i for i in range(len(w.log))
+            if w.log[i] == self.client and w.qpn[i] == self.qp(self.client)
+        ]
         self.assertEqual([(13, 0), (3000, 0)], [(w.length[i], w.status[i]) for i in mine])
         for i in mine:
             steps = [self.events.time[column[i]] for column in (w.doorbell, w.wqe, w.sent, w.cqe)]
@@ -121,17 +145,24 @@ class L2Rnr(Lesson):
     number = 2
 
     def test_packets(self):
-        self.assertEqual([("SEND_ONLY", 0, 0), ("ACKNOWLEDGE", 0, 0), ("SEND_ONLY", 0, RETRANSMITTED), ("ACKNOWLEDGE", 0, 0)],
-                         [(p.name, p.psn, p.marks) for p in self.packets])
-        self.assertEqual((0x3E, 0x1F), (self.packets[1].syndrome, self.packets[3].syndrome & 0xE0 | 0x1F))
+        self.assertEqual([("SEND_ONLY", 0, 0),
+                          ("ACKNOWLEDGE", 0, 0), ("SEND_ONLY", 0, RETRANSMITTED),
+                          ("ACKNOWLEDGE", 0, 0)], [(p.name, p.psn, p.marks) for p in self.packets])
+        self.assertEqual((0x3E, 0x1F),
+                         (self.packets[1].syndrome, self.packets[3].syndrome & 0xE0 | 0x1F))
 
     def test_the_client_waits_as_long_as_it_was_told(self):
         self.assertGreaterEqual(self.packets[2].time - self.packets[1].time, 327 * MS)
-        self.assertEqual([(1, 1, DONE)], list(zip(self.messages.waits, self.messages.repeats, self.messages.status)))
+        self.assertEqual([(1, 1, DONE)],
+                         list(zip(self.messages.waits, self.messages.repeats,
+                                  self.messages.status)))
 
     def test_one_receive(self):
         w = self.work
-        self.assertEqual([5], [self.events.length[w.cqe[i]] for i in range(len(w.log)) if w.log[i] == self.server and w.flags[i] & W_RECV])
+        self.assertEqual([5], [
+            self.events.length[w.cqe[i]]
+            for i in range(len(w.log)) if w.log[i] == self.server and w.flags[i] & W_RECV
+        ])
 
 
 class L3Read(Lesson):
@@ -139,16 +170,19 @@ class L3Read(Lesson):
 
     def test_the_answer_lacks_a_packet_and_is_repeated_from_there(self):
         answers = [(p.psn, p.marks) for p in self.packets if p.name.startswith("READ_RESPONSE")]
-        self.assertEqual([(0, 0), (1, 0), (2, 0), (4, GAP), (5, 0), (6, 0), (7, 0)] + [(n, RETRANSMITTED) for n in range(3, 8)], answers)
+        self.assertEqual([(0, 0), (1, 0), (2, 0), (4, GAP), (5, 0), (6, 0),
+                          (7, 0)] + [(n, RETRANSMITTED) for n in range(3, 8)], answers)
 
     def test_the_second_request_asks_for_the_rest(self):
         first, second = self.named("READ_REQUEST")
-        self.assertEqual([(0, 8192, 0), (3, 5120, 1)], [(p.psn, p.asked, int(p.marks == RETRANSMITTED)) for p in (first, second)])
+        self.assertEqual([(0, 8192, 0), (3, 5120, 1)],
+                         [(p.psn, p.asked, int(p.marks == RETRANSMITTED)) for p in (first, second)])
         self.assertEqual((first.key, [1]), (second.key, list(self.messages.repeats)))
 
     def test_fault_and_retry(self):
         e = self.events
-        self.assertEqual([(0, 3)], [(e.code[i], e.index[i] - FIRST) for i in self.records(ev.FAULT, self.client)])
+        self.assertEqual([(0, 3)], [(e.code[i], e.index[i] - FIRST)
+                                    for i in self.records(ev.FAULT, self.client)])
         self.assertEqual([3], [e.index[i] - FIRST for i in self.records(ev.RETRY, self.client)])
         self.assertEqual([0], self.status(self.client))
 
@@ -157,9 +191,10 @@ class L4Window(Lesson):
     number = 4
 
     def test_packets(self):
-        self.assertEqual([("WRITE_ONLY", 0, 0), ("ACKNOWLEDGE", 0, 0), ("WRITE_ONLY", 1, REFUSED), ("ACKNOWLEDGE", 1, 0)],
-                         [(p.name, p.psn, p.marks) for p in self.packets])
-        self.assertEqual(([DONE, ACCESS], ACCESS_NAK), (list(self.messages.status), self.packets[3].syndrome))
+        self.assertEqual([("WRITE_ONLY", 0, 0), ("ACKNOWLEDGE", 0, 0), ("WRITE_ONLY", 1, REFUSED),
+                          ("ACKNOWLEDGE", 1, 0)], [(p.name, p.psn, p.marks) for p in self.packets])
+        self.assertEqual(([DONE, ACCESS], ACCESS_NAK),
+                         (list(self.messages.status), self.packets[3].syndrome))
         self.assertEqual(self.packets[0].key, self.packets[2].key)
 
     def test_the_rule(self):
@@ -167,7 +202,8 @@ class L4Window(Lesson):
 
     def test_the_life_of_the_window(self):
         window, = self.lives(self.server, kind=5)
-        self.assertEqual([CREATED, BOUND, UNBOUND, DESTROYED], [change for _, change in window.steps])
+        self.assertEqual([CREATED, BOUND, UNBOUND, DESTROYED],
+                         [change for _, change in window.steps])
         self.assertEqual(1, window.refused)
         bound, unbound = (e for e, change in window.steps if change in (BOUND, UNBOUND))
         self.assertEqual((512, 0x2), (self.events.length[bound], self.events.value[bound]))
@@ -187,13 +223,17 @@ class L5Stale(Lesson):
         # The others may be flushed before they are sent.
         self.assertIn([p.psn for p in requests], ([0, 1], [0, 1, 2], [0, 1, 2, 3]))
         self.assertEqual([0, REFUSED], [p.marks for p in requests[:2]])
-        self.assertEqual([(0, 0x00), (1, ACCESS_NAK)], [(p.psn, p.syndrome if p.syndrome >> 5 else 0) for p in self.named("ACKNOWLEDGE")])
+        self.assertEqual([(0, 0x00), (1, ACCESS_NAK)],
+                         [(p.psn, p.syndrome if p.syndrome >> 5 else 0)
+                          for p in self.named("ACKNOWLEDGE")])
         self.assertEqual([DONE, ACCESS, OPEN, OPEN][:len(requests)], list(self.messages.status))
 
     def test_the_rule_and_the_two_lives(self):
         old, new = self.lives(self.server, kind=1)
         self.assertEqual([(self.server, old.key, "KEY")], self.denied())
-        self.assertEqual((1, 0), (old.refused + sum(life.refused for life in self.lives(self.server, kind=0)), new.refused))
+        self.assertEqual(
+            (1, 0), (old.refused + sum(life.refused
+                                       for life in self.lives(self.server, kind=0)), new.refused))
         address = {self.events.addr[life.begin] for life in (old, new)}
         self.assertEqual((1, True), (len(address), old.key != new.key))
         self.assertLess(self.events.time[old.end], self.events.time[new.begin])
@@ -220,7 +260,8 @@ class L6Atomic(Lesson):
         e = self.events
         self.assertEqual(20, len(self.records(ev.RECEIVED, self.server, code=20)))
         checks = self.records(ev.CHECK, self.server, code=REMOTE)
-        self.assertEqual([0, *range(11)], [self.report.c.psn[e.packet[i]] - FIRST for i in checks])  # the READ has two
+        self.assertEqual([0, *range(11)], [self.report.c.psn[e.packet[i]] - FIRST
+                                           for i in checks])  # the READ has two
         self.assertEqual([0] * 11, self.status(self.client))
 
     def test_nothing_is_sent_again(self):
@@ -235,7 +276,8 @@ class L7Paging(Lesson):
         writes = self.named("WRITE_ONLY")
         waits = [p for p in self.named("ACKNOWLEDGE") if p.syndrome >> 5 == 1]
         self.assertGreater(len(waits), 0)
-        self.assertEqual([(0, 0)] + [(0, RETRANSMITTED)] * len(waits) + [(1, 0)], [(p.psn, p.marks) for p in writes])
+        self.assertEqual([(0, 0)] + [(0, RETRANSMITTED)] * len(waits) + [(1, 0)],
+                         [(p.psn, p.marks) for p in writes])
         self.assertEqual({(0, 0x2C)}, {(p.psn, p.syndrome) for p in waits})
         self.assertEqual([len(waits), 0], list(self.messages.waits))
 
@@ -256,7 +298,10 @@ class L8Congestion(Lesson):
     def tenths(self, times):
         """How many of these times are in each tenth of the capture."""
         begin, end = self.packets[0].time, self.packets[-1].time + 1
-        return [sum(begin + (end - begin) * n // 10 <= t < begin + (end - begin) * (n + 1) // 10 for t in times) for n in range(10)]
+        return [
+            sum(begin + (end - begin) * n // 10 <= t < begin + (end - begin) * (n + 1) // 10
+                for t in times) for n in range(10)
+        ]
 
     def test_all_messages_arrive(self):
         self.assertEqual([DONE] * 200, list(self.messages.status))
@@ -272,9 +317,13 @@ class L8Congestion(Lesson):
         self.assertGreater(len(cnps), 5)
         self.assertTrue(all(p.flags & BACKWARDS for p in cnps))
         self.assertEqual(len(cnps), len(self.records(ev.SENT, self.server, code=129)))
-        self.assertEqual(len(cnps), sum(e.type[i] == ev.RECEIVED and e.code[i] == 129 and e.log[i] == self.client for i in range(len(e))))
+        self.assertEqual(
+            len(cnps),
+            sum(e.type[i] == ev.RECEIVED and e.code[i] == 129 and e.log[i] == self.client
+                for i in range(len(e))))
         times = [e.time[i] for i in self.records(ev.SENT, self.server, code=129)]
-        # The server decides to send one each 4 ms. The busy host may delay one, and so bring it closer to the next.
+        # The server decides to send one each 4 ms. The busy host may delay one, and so bring it
+        # closer to the next.
         for first, later in itertools.combinations(range(len(times)), 2):
             self.assertGreaterEqual(times[later] - times[first], (later - first - 1) * 4 * MS)
 

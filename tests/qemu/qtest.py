@@ -21,7 +21,6 @@ class Qemu:
     args: words of the command line after the machine; fds: descriptors that it inherits; binary:
     another QEMU; env: additional environment. Guest RAM starts at 0.
     """
-
     def __init__(self, *args, fds=(), binary=QEMU, env=None):
         self.args = args
         self.fds = fds
@@ -38,14 +37,13 @@ class Qemu:
         listener.listen(1)
         listener.settimeout(20)
         self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
-        self.process = subprocess.Popen(
-            [self.binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
-             "-nodefaults", "-display", "none", "-machine", "q35,accel=qtest",
-             "-m", f"{RAM_SIZE >> 20}M", "-qtest", f"unix:{self.path('qtest')}",
-             "-qtest-log", "/dev/null", "-qmp", f"unix:{self.path('qmp')},server=on,wait=off",
-             *self.args],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, pass_fds=self.fds,
-            env=dict(os.environ, **self.env or {}))
+        self.process = subprocess.Popen([
+            self.binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults",
+            "-display", "none", "-machine", "q35,accel=qtest", "-m", f"{RAM_SIZE >> 20}M", "-qtest",
+            f"unix:{self.path('qtest')}", "-qtest-log", "/dev/null", "-qmp",
+            f"unix:{self.path('qmp')},server=on,wait=off", *self.args
+        ], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, pass_fds=self.fds,
+                                        env=dict(os.environ, **self.env or {}))
         try:
             self.socket = listener.accept()[0]
         except TimeoutError:

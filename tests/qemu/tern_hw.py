@@ -13,7 +13,8 @@ def _constants():
     """Returns each #define of the contract whose value is a number, BIT(), GENMASK() or a
     combination of those."""
     values = {"BIT": lambda n: 1 << n, "GENMASK": lambda h, l: (1 << h + 1) - (1 << l)}
-    for name in ("tern_regs.h", "tern_io.h", "tern_admin.h", "tern_eth.h", "tern_congestion.h", "tern_event_log.h"):
+    for name in ("tern_regs.h", "tern_io.h", "tern_admin.h", "tern_eth.h", "tern_congestion.h",
+                 "tern_event_log.h"):
         with open(os.path.join(FIRMWARE_IF, name), encoding="ascii") as header:
             text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
         for key, value in re.findall(r"^#define\s+(TERN_\w+)[ \t]+(\S.*?)\s*$", text, re.M):
@@ -117,12 +118,12 @@ class Tern(PciFunction):
             nonlocal entry
             entry = self.qemu.read(at, 16)
             return entry[12] & 1 == phase
+
         self.qemu.wait(there, "an admin completion")
         self.seen += 1
         number = (lambda a, b: int.from_bytes(entry[a:b], "little"))
         out = number(6, 8)
-        return (number(0, 4), number(4, 6),
-                self.qemu.read(self.OUT, out) if out else b"")
+        return (number(0, 4), number(4, 6), self.qemu.read(self.OUT, out) if out else b"")
 
     def run(self, opcode, data=b"", out_len=0, **more):
         """Runs one command and returns (status, answer)."""

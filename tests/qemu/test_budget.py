@@ -40,28 +40,38 @@ class Driver(hw.Tern):
         return struct.pack("<QIBBH", self.CHUNKS, num, 12, hw.PAGES_INDIRECT, 0)
 
     def create_cq(self, log_size, record=RECORD):
-        return self.make(hw.CMD_CREATE_CQ, self.pages(max(1, 64 << log_size >> 12)) +
-                         struct.pack("<QIIBB6x", record, hw.NO_EQ, hw.UAR_KERNEL, log_size, 0))
+        return self.make(
+            hw.CMD_CREATE_CQ,
+            self.pages(max(1, 64 << log_size >> 12)) +
+            struct.pack("<QIIBB6x", record, hw.NO_EQ, hw.UAR_KERNEL, log_size, 0))
 
     def create_eq(self, log_size):
-        return self.make(hw.CMD_CREATE_EQ, self.pages(max(1, 16 << log_size >> 12)) +
-                         struct.pack("<QHBB4x", self.RECORD, 1, log_size, hw.EQ_COMPLETION))
+        return self.make(
+            hw.CMD_CREATE_EQ,
+            self.pages(max(1, 16 << log_size >> 12)) +
+            struct.pack("<QHBB4x", self.RECORD, 1, log_size, hw.EQ_COMPLETION))
 
     def create_qp(self, cq, num, log_size, rq_offset):
-        return self.make(hw.CMD_CREATE_QP, self.pages(num) + struct.pack(
-            "<Q8I6B2x", self.RECORD, 0, rq_offset, self.pd, hw.UAR_KERNEL, cq, cq, 0, 0,
-            hw.QPT_RC, 0, log_size, 6, 0, 6))
+        return self.make(
+            hw.CMD_CREATE_QP,
+            self.pages(num) +
+            struct.pack("<Q8I6B2x", self.RECORD, 0, rq_offset, self.pd, hw.UAR_KERNEL, cq, cq, 0, 0,
+                        hw.QPT_RC, 0, log_size, 6, 0, 6))
 
     def create_srq(self, log_size):
-        return self.make(hw.CMD_CREATE_SRQ, self.pages(max(1, 64 << log_size >> 12)) +
-                         struct.pack("<QIIIBBBx24x", self.RECORD, self.pd, 0, 0, log_size, 6, 0))
+        return self.make(
+            hw.CMD_CREATE_SRQ,
+            self.pages(max(1, 64 << log_size >> 12)) +
+            struct.pack("<QIIIBBBx24x", self.RECORD, self.pd, 0, 0, log_size, 6, 0))
 
     def create_mr(self, num, flags=0):
         return self.make(hw.CMD_CREATE_MR, self.mr(num, flags))
 
     def mr(self, num, flags=0):
-        pages = struct.pack("<QIBBH", 0, num, 12, hw.PAGES_LIST, 0) if flags & hw.MR_F_INCOMPLETE else self.pages(num)
-        return pages + struct.pack("<QQQIIIBBH", 0, num * PAGE, 0, self.pd, hw.ACCESS_LOCAL_WRITE, 0, hw.MR_MEMORY, flags, 0)
+        pages = struct.pack("<QIBBH", 0, num, 12, hw.PAGES_LIST,
+                            0) if flags & hw.MR_F_INCOMPLETE else self.pages(num)
+        return pages + struct.pack("<QQQIIIBBH", 0, num * PAGE, 0, self.pd, hw.ACCESS_LOCAL_WRITE,
+                                   0, hw.MR_MEMORY, flags, 0)
 
     def held(self):
         """Returns the number of page list entries that the device reports."""
@@ -82,7 +92,8 @@ def resident(qemu):
 
 class Memory(unittest.TestCase):
     def setup(self, properties):
-        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,dm-size=0,poll=off," + properties))
+        self.qemu = self.enterContext(
+            Qemu("-device", "tern,addr=4,dm-size=0,poll=off," + properties))
         self.driver = Driver(self.qemu, 0, 4).begin()
 
     def exhaust(self, create):
@@ -96,11 +107,16 @@ class Memory(unittest.TestCase):
     def all_it_can(self):
         d = self.driver
         cq = d.create_cq(4)[1]
-        largest = [lambda: d.create_cq(22), lambda: d.create_qp(cq, 513, 15, 64 << 15), lambda: d.create_srq(15),
-                   lambda: d.create_eq(16), lambda: d.create_mr(512), lambda: d.create_mr(8), lambda: d.create_mr(1)]
-        smallest = [lambda: d.create_cq(4), lambda: d.create_qp(cq, 1, 4, 1024), lambda: d.create_srq(4),
-                    lambda: d.create_eq(4), lambda: d.create_mr(1),
-                    lambda: d.make(hw.CMD_ALLOC_MW, struct.pack("<IB3x", d.pd, 1))]
+        largest = [
+            lambda: d.create_cq(22), lambda: d.create_qp(cq, 513, 15, 64 << 15),
+            lambda: d.create_srq(15), lambda: d.create_eq(16), lambda: d.create_mr(512),
+            lambda: d.create_mr(8), lambda: d.create_mr(1)
+        ]
+        smallest = [
+            lambda: d.create_cq(4), lambda: d.create_qp(cq, 1, 4, 1024), lambda: d.create_srq(4),
+            lambda: d.create_eq(4), lambda: d.create_mr(1),
+            lambda: d.make(hw.CMD_ALLOC_MW, struct.pack("<IB3x", d.pd, 1))
+        ]
         count = sum(self.exhaust(create) for create in largest)
         # The entries are used up; objects without a list can still be created.
         self.assertEqual(d.held(), d.max_pages)
@@ -117,7 +133,8 @@ class Memory(unittest.TestCase):
         before = resident(self.qemu)
         count = self.all_it_can()
         grown = resident(self.qemu) - before
-        self.assertLess(grown, 8 * self.driver.max_pages + self.OBJECT * count + (8 << 20), (count, self.driver.max_pages))
+        self.assertLess(grown, 8 * self.driver.max_pages + self.OBJECT * count + (8 << 20),
+                        (count, self.driver.max_pages))
         self.assertEqual(self.driver.run(hw.CMD_NOP)[0], hw.ST_OK)
         # A reset frees everything.
         self.driver.begin()
@@ -148,11 +165,14 @@ class Memory(unittest.TestCase):
         self.assertEqual(d.create_mr(d.max_cmd_pages)[0], hw.ST_OK)
         self.assertEqual(d.held(), d.max_cmd_pages)
         # Longer lists are registered in pieces, up to the device's limit.
-        self.assertEqual(d.create_mr(1_000_000 - d.max_cmd_pages + 1, hw.MR_F_INCOMPLETE)[0], hw.ST_NO_MEMORY)
+        self.assertEqual(
+            d.create_mr(1_000_000 - d.max_cmd_pages + 1, hw.MR_F_INCOMPLETE)[0], hw.ST_NO_MEMORY)
         status, key = d.create_mr(200_000, hw.MR_F_INCOMPLETE)
         self.assertEqual(status, hw.ST_OK)
         update = struct.pack("<QII", 0, key, 0)
-        self.assertEqual(d.run(hw.CMD_UPDATE_PAGES, d.pages(d.max_cmd_pages + 1) + update)[0], hw.ST_BAD_PARAM)
+        self.assertEqual(
+            d.run(hw.CMD_UPDATE_PAGES,
+                  d.pages(d.max_cmd_pages + 1) + update)[0], hw.ST_BAD_PARAM)
         self.assertEqual(d.run(hw.CMD_UPDATE_PAGES, d.pages(d.max_cmd_pages) + update)[0], hw.ST_OK)
 
 
@@ -183,7 +203,8 @@ class Time(unittest.TestCase):
                 tern.reset()
                 tern.enable()
                 self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
-            self.assertEqual(tern.run(hw.CMD_ALLOC_DM, struct.pack("<QII", size, 0, 0), 24)[0], hw.ST_OK)
+            self.assertEqual(
+                tern.run(hw.CMD_ALLOC_DM, struct.pack("<QII", size, 0, 0), 24)[0], hw.ST_OK)
 
     def test_the_longest_list(self):
         with Qemu("-device", "tern,addr=4", "-trace", "tern_worker_slice") as qemu:

@@ -12,14 +12,15 @@ PAGE = 4096
 
 class DeviceMemory(unittest.TestCase):
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", f"tern,addr=4,dm-size={SIZE}",
-                                           "-trace", "tern_dm_written"))
+        self.qemu = self.enterContext(
+            Qemu("-device", f"tern,addr=4,dm-size={SIZE}", "-trace", "tern_dm_written"))
         self.tern = hw.Tern(self.qemu).start()
 
     def alloc(self, length, log_align=0):
         """Returns (status, offset, size, number)."""
         status, answer = self.tern.run(
-            hw.CMD_ALLOC_DM, length.to_bytes(8, "little") + log_align.to_bytes(8, "little"), 24)
+            hw.CMD_ALLOC_DM,
+            length.to_bytes(8, "little") + log_align.to_bytes(8, "little"), 24)
         number = (lambda a, b: int.from_bytes(answer[a:b], "little"))
         return status, number(0, 8), number(8, 16), number(16, 20)
 
@@ -83,7 +84,8 @@ class DeviceMemory(unittest.TestCase):
     def test_dirty_logs_see_stores_of_the_device(self):
         self.assertNotIn("tern_dm_written", self.qemu.output())
         _, offset, size, _ = self.alloc(3 * PAGE)
-        self.assertRegex(self.qemu.output(), rf"tern_dm_written .* offset {offset:#x} len {size:#x}\b")
+        self.assertRegex(self.qemu.output(),
+                         rf"tern_dm_written .* offset {offset:#x} len {size:#x}\b")
 
 
 class NoDeviceMemory(unittest.TestCase):

@@ -23,8 +23,7 @@ class Caps(unittest.TestCase):
         caps = self.query(",mac=52:54:00:11:22:33,dm-size=1M,uar-size=512K,max-qp=100,max-cq=200,"
                           "max-mr=300,max-mw=400,max-pages=5000,vectors=5")
         self.assertEqual(caps[0x84:0x8a].hex(), "525400112233")
-        self.assertEqual(number(caps, 0x18, 8),
-                         1 << 20 if number(caps, 0, 8) & hw.CAP_DM else 0)
+        self.assertEqual(number(caps, 0x18, 8), 1 << 20 if number(caps, 0, 8) & hw.CAP_DM else 0)
         self.assertEqual(number(caps, 0x28, 4), 128)
         for offset, most in ((0x30, 300), (0x34, 400), (0x40, 200), (0x48, 100)):
             self.assertLessEqual(number(caps, offset, 4), most)
@@ -45,8 +44,8 @@ class Caps(unittest.TestCase):
 
 class Memory(unittest.TestCase):
     # Addresses that are not RAM: BARs of the device, beyond RAM, the end of the address space, ROM.
-    NOWHERE = (hw.Tern.REGS, hw.Tern.UAR, hw.Tern.DM, RAM_SIZE + 0x1000, 0xfee00000,
-               (1 << 64) - 64, 0x7fffffffffffffc0)
+    NOWHERE = (hw.Tern.REGS, hw.Tern.UAR, hw.Tern.DM, RAM_SIZE + 0x1000, 0xfee00000, (1 << 64) - 64,
+               0x7fffffffffffffc0)
 
     def setUp(self):
         self.qemu = self.enterContext(Qemu("-device", "tern,addr=4"))
@@ -75,7 +74,8 @@ class Memory(unittest.TestCase):
             other.REGS, other.UAR, other.DM = 0xe2000000, 0xe3000000, 0x900000000
             other.map_bars()
             for addr in (other.REGS, other.UAR):
-                self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8, in_addr=addr)[0], hw.ST_DMA_ERROR)
+                self.assertEqual(
+                    tern.run(hw.CMD_ALLOC_PD, bytes(8), 8, in_addr=addr)[0], hw.ST_DMA_ERROR)
             tern.IN, tern.OUT = other.DM + 0x1000, other.DM + 0x2000
             caps = tern.run(hw.CMD_QUERY_CAPS, out_len=1024)[1]
             self.assertEqual(len(caps), 208)
@@ -128,7 +128,8 @@ class Memory(unittest.TestCase):
         for offset in range(0, 4096, 4):
             self.qemu.writel(self.tern.UAR + offset, 0xffffffff)
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
-        status, counters = self.tern.run(hw.CMD_QUERY_COUNTERS, bytes((0, 0, 0, 0, 1, 0, 0, 0)), 1024)
+        status, counters = self.tern.run(hw.CMD_QUERY_COUNTERS, bytes((0, 0, 0, 0, 1, 0, 0, 0)),
+                                         1024)
         self.assertEqual(status, hw.ST_OK)
         self.assertGreater(number(counters, 8 * hw.CNT_BAD_DOORBELL, 8), 200)
 
@@ -190,7 +191,8 @@ class Iommu(unittest.TestCase):
     IOMMU = "intel-iommu"
 
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", self.IOMMU, "-device", "tern,addr=4", "-trace", "tern_iommu_*"))
+        self.qemu = self.enterContext(
+            Qemu("-device", self.IOMMU, "-device", "tern,addr=4", "-trace", "tern_iommu_*"))
         self.tern = hw.Tern(self.qemu).start()
         self.vtd = Vtd(self.qemu, 4)
 
@@ -268,7 +270,8 @@ class AmdIommu:
     def set_message(self, addr, data):
         """Each fault stores data (16 bits) in the word at addr."""
         msi = self.function.capability(self.MSI)
-        for at, size, value in ((4, 4, addr & 0xffffffff), (8, 4, addr >> 32), (12, 2, data), (2, 2, 1)):
+        for at, size, value in ((4, 4, addr & 0xffffffff), (8, 4, addr >> 32), (12, 2, data), (2, 2,
+                                                                                               1)):
             self.function.config_write(msi + at, size, value)
 
     def logged(self):
@@ -283,10 +286,10 @@ class FaultMessages(unittest.TestCase):
 
     def setUp(self):
         # Freed memory is overwritten.
-        self.qemu = self.enterContext(Qemu(
-            "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", "-device", "amd-iommu",
-            "-device", "pcie-root-port,id=rp,addr=6", "-device", "tern,id=tern,bus=rp,dm-size=0",
-            env={"MALLOC_PERTURB_": "90"}))
+        self.qemu = self.enterContext(
+            Qemu("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", "-device",
+                 "amd-iommu", "-device", "pcie-root-port,id=rp,addr=6", "-device",
+                 "tern,id=tern,bus=rp,dm-size=0", env={"MALLOC_PERTURB_": "90"}))
         bridge = PciFunction(self.qemu, 0, 0)
         bridge.config_write(0x64, 4, 0)
         bridge.config_write(0x60, 4, self.MMCONFIG | 1)
@@ -357,8 +360,10 @@ class FaultMessages(unittest.TestCase):
         slot_control = self.port.capability(self.PCIE) + 0x18
         self.provoke(self.MMCONFIG + (6 << 15) + slot_control, 0x0700)  # power and indicator off
         self.assertEqual(self.tern.config_read(0, 4), 0xffffffff)
-        self.qemu.wait(lambda: "tern" not in [d["name"] for d in self.qemu.qmp(
-            "qom-list", path="/machine/peripheral")], "the device to go")
+        self.qemu.wait(
+            lambda: "tern" not in
+            [d["name"] for d in self.qemu.qmp("qom-list", path="/machine/peripheral")],
+            "the device to go")
         self.iommu.switch(False)
         self.qemu.qmp("device_add", driver="tern", id="tern", bus="rp", **{"dm-size": 0})
         self.port.config_write(slot_control, 2, 0x0100)

@@ -14,8 +14,9 @@ ONES = 0xffffffff
 
 class Rules(unittest.TestCase):
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", "tern,id=tern,addr=4,icrc=warn,"
-                                           "faults=admin-drop opcode=nop nth=2"))
+        self.qemu = self.enterContext(
+            Qemu("-device", "tern,id=tern,addr=4,icrc=warn,"
+                 "faults=admin-drop opcode=nop nth=2"))
         self.tern = hw.Tern(self.qemu).start()
 
     def get(self, name):
@@ -46,6 +47,7 @@ class Rules(unittest.TestCase):
     def test_by_the_monitor(self):
         def monitor(line):
             return self.qemu.qmp("human-monitor-command", **{"command-line": line})
+
         self.assertEqual(monitor(f'qom-set {PATH} faults mark rx; drop tx count=3'), "")
         self.assertIn("drop tx count=3", monitor(f"qom-get {PATH} faults"))
 
@@ -103,8 +105,8 @@ class Removal(unittest.TestCase):
         tern, qemu = self.tern, self.qemu
         self.assertEqual([tern.config_read(at, 4) for at in (0, 4, 0x10, 0xfc)], [ONES] * 4)
         for base in (tern.REGS, tern.REGS + hw.REG_STATUS, tern.REGS + hw.MSIX_TABLE_OFFSET,
-                     tern.REGS + hw.MSIX_PBA_OFFSET, tern.UAR, tern.UAR + hw.UAR_CLOCK_LO,
-                     tern.DM, tern.DM + 0x8000):
+                     tern.REGS + hw.MSIX_PBA_OFFSET, tern.UAR, tern.UAR + hw.UAR_CLOCK_LO, tern.DM,
+                     tern.DM + 0x8000):
             self.assertEqual(qemu.readl(base), ONES, hex(base))
         self.assertEqual(qemu.command("readb", hex(tern.REGS))[0], "0x00000000000000ff")
 
@@ -147,16 +149,16 @@ class Removal(unittest.TestCase):
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
 
     def test_a_removed_one_is_unplugged(self):
-        with Qemu("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
-                  "-device", "pcie-root-port,id=rp,addr=6",
-                  "-device", "tern,id=tern,bus=rp") as qemu:
+        with Qemu("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", "-device",
+                  "pcie-root-port,id=rp,addr=6", "-device", "tern,id=tern,bus=rp") as qemu:
             port = PciFunction(qemu, 0, 6)
             qemu.qmp("qom-set", path=PATH, property="removed", value=True)
             qemu.qmp("device_del", id="tern")
             port.config_write(port.capability(0x10) + 0x18, 2, 0x0700)
-            qemu.wait(lambda: "tern" not in (
-                d["name"] for d in qemu.qmp("qom-list", path="/machine/peripheral")),
-                      "the device to go")
+            qemu.wait(
+                lambda: "tern" not in
+                (d["name"] for d in qemu.qmp("qom-list", path="/machine/peripheral")),
+                "the device to go")
             qemu.qmp("device_add", driver="tern", id="tern", bus="rp")
 
     def test_one_that_was_never_there(self):

@@ -13,8 +13,10 @@ PCIE, PM, MSIX = 0x10, 0x01, 0x11
 
 def refused(*properties, binary=QEMU, env=None):
     """Returns the last line that QEMU prints when it refuses a device."""
-    args = [binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
-            "none", "-machine", "q35", "-S", "-device", ",".join(("tern",) + properties)]
+    args = [
+        binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
+        "none", "-machine", "q35", "-S", "-device", ",".join(("tern", ) + properties)
+    ]
     done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=20, check=False, env=dict(os.environ, **env or {}))
     assert done.returncode == 1, done
@@ -31,26 +33,30 @@ class Properties(unittest.TestCase):
         text = help_text()
         for name, default in (("netdev", None), ("mac", None), ("dm-size", 16 << 20),
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
-                              ("max-mr", 65536), ("max-mw", 65536), ("tm-tags", 1024), ("eth-queues", 16), ("max-pages", 1 << 26), ("vectors", 32),
-                              ("mtu", 9000), ("speed", 100000), ("mw-type", None), ("congestion", None),
-                              ("poll", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0),
-                              ("events", None), ("events-limit", 0)):
+                              ("max-mr", 65536), ("max-mw", 65536), ("tm-tags", 1024),
+                              ("eth-queues", 16), ("max-pages", 1 << 26), ("vectors", 32),
+                              ("mtu", 9000), ("speed", 100000), ("mw-type", None),
+                              ("congestion", None), ("poll", "on"), ("wire", None), ("pcap", None),
+                              ("pcap-limit", 0), ("events", None), ("events-limit", 0)):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
             self.assertRegex(line, r" - \S")
             if default is not None:
                 self.assertIn(f"(default: {default})", line)
 
     def test_wrong_values_are_refused_with_a_reason(self):
-        for prop in ("dm-size=1", "dm-size=1T", "dm-size=65537", "dm-size=96K", "uar-size=3M", "uar-size=64K", "max-qp=0",
-                     "max-cq=99999999", "max-mr=0", "max-mw=16777216", "tm-tags=4097", "eth-queues=0", "eth-queues=17", "max-pages=1023", "max-pages=4294967297", "vectors=1", "vectors=129", "mtu=1499",
-                     "mtu=9217", "speed=0", "mw-type=2c", "mw-type=2", "mw-type=1", "congestion=of", "congestion=rp_gd=16",
-                     "mw-type="):
+        for prop in ("dm-size=1", "dm-size=1T", "dm-size=65537", "dm-size=96K", "uar-size=3M",
+                     "uar-size=64K", "max-qp=0", "max-cq=99999999", "max-mr=0", "max-mw=16777216",
+                     "tm-tags=4097", "eth-queues=0", "eth-queues=17", "max-pages=1023",
+                     "max-pages=4294967297", "vectors=1", "vectors=129", "mtu=1499", "mtu=9217",
+                     "speed=0", "mw-type=2c", "mw-type=2", "mw-type=1", "congestion=of",
+                     "congestion=rp_gd=16", "mw-type="):
             name = prop.split("=", maxsplit=1)[0]
             self.assertIn(f"property '{name}' must be", refused(prop))
         self.assertIn("No such file or directory", refused("pcap=/nonexistent/file"))
         self.assertIn("property 'pcap-limit' must be", refused("pcap=/dev/null", "pcap-limit=23"))
         self.assertIn("No such file or directory", refused("events=/nonexistent/file"))
-        self.assertIn("property 'events-limit' must be", refused("events=/dev/null", "events-limit=111"))
+        self.assertIn("property 'events-limit' must be",
+                      refused("events=/dev/null", "events-limit=111"))
         self.assertIn("can't find value", refused("netdev=nobody"))
 
     def test_a_machine_with_it_does_not_migrate(self):
@@ -70,9 +76,9 @@ class ConfigSpace(unittest.TestCase):
             self.assertEqual(tern.config_read(0xe, 1), 0)
 
     def test_bars(self):
-        with Qemu("-device", "tern,addr=4,dm-size=320K,uar-size=1M",
-                  "-device", "tern,addr=5,dm-size=0", "-device", "tern,addr=6",
-                  "-device", "tern,addr=7,dm-size=1G") as qemu:
+        with Qemu("-device", "tern,addr=4,dm-size=320K,uar-size=1M", "-device",
+                  "tern,addr=5,dm-size=0", "-device", "tern,addr=6", "-device",
+                  "tern,addr=7,dm-size=1G") as qemu:
             tern, without_dm = hw.Tern(qemu), hw.Tern(qemu, slot=5)
             self.assertEqual(hw.Tern(qemu, slot=6).bar_size(hw.BAR_DM), 16 << 20)
             self.assertEqual(hw.Tern(qemu, slot=7).bar_size(hw.BAR_DM), 1 << 30)
@@ -110,10 +116,14 @@ class Link(unittest.TestCase):
         """Machine of one root port with a tern device for each (properties of port, of device)."""
         args = []
         for i, (port, tern) in enumerate(links):
+
             def words(props):
                 return "".join(f",{k}={v}" for k, v in props.items())
-            args += ["-device", f"pcie-root-port,id=rp{i},chassis={i},addr={i + 4}" + words(port),
-                     "-device", f"tern,bus=rp{i},dm-size=0" + words(tern)]
+
+            args += [
+                "-device", f"pcie-root-port,id=rp{i},chassis={i},addr={i + 4}" + words(port),
+                "-device", f"tern,bus=rp{i},dm-size=0" + words(tern)
+            ]
         return Qemu(*args)
 
     @staticmethod
@@ -141,8 +151,8 @@ class Link(unittest.TestCase):
         return self.GT_S[speed] * width * 128 / 130 * 128 / 154
 
     def test_it_sustains_the_port(self):
-        speeds = ((1, 3), (25000, 3), (100000, 3), (100001, 4), (200000, 4), (400000, 5), (400001, 6),
-                  (800000, 6), (2**32 - 1, 6))
+        speeds = ((1, 3), (25000, 3), (100000, 3), (100001, 4), (200000, 4), (400000, 5),
+                  (400001, 6), (800000, 6), (2**32 - 1, 6))
         for mbps, speed in speeds:
             with self.subTest(speed=mbps), self.machine((self.FULL, {"speed": mbps})) as qemu:
                 port, tern = self.ends(qemu, 0)
@@ -163,8 +173,8 @@ class Link(unittest.TestCase):
         with self.machine(({"x-speed": 5, "x-width": 4}, {}), ({"x-speed": 5, "x-width": 32}, {}),
                           ({"x-speed": 16, "x-width": 1}, {}),
                           ({"x-speed": "2_5", "x-width": 2}, {"speed": 400000})) as qemu:
-            for index, (capability, agreed) in enumerate((((3, 16), (2, 4)), ((3, 16), (2, 16)),
-                                                          ((3, 16), (3, 1)), ((5, 16), (1, 2)))):
+            for index, (capability, agreed) in enumerate(
+                (((3, 16), (2, 4)), ((3, 16), (2, 16)), ((3, 16), (3, 1)), ((5, 16), (1, 2)))):
                 with self.subTest(index=index):
                     port, tern = self.ends(qemu, index)
                     self.assert_capability(tern, *capability)
@@ -175,7 +185,8 @@ class Link(unittest.TestCase):
         with Qemu("-device", "tern,addr=4") as qemu:
             tern = hw.Tern(qemu)
             pcie = tern.capability(PCIE)
-            self.assertEqual([tern.config_read(pcie + at, 4) for at in (0xc, 0x10, 0x2c, 0x30)], [0] * 4)
+            self.assertEqual([tern.config_read(pcie + at, 4) for at in (0xc, 0x10, 0x2c, 0x30)],
+                             [0] * 4)
 
 
 class Access(unittest.TestCase):
@@ -210,6 +221,7 @@ class Access(unittest.TestCase):
         def clock():
             low = self.tern.reg(hw.REG_CLOCK_LO)
             return self.tern.reg(hw.REG_CLOCK_HI) << 32 | low
+
         before = clock()
         self.assertEqual(clock(), before)
         self.qemu.clock_step(5_000_000_000)
@@ -295,8 +307,8 @@ class Interrupts(unittest.TestCase):
         self.assertFalse(self.pending())
 
     def test_a_message_to_the_device_itself_does_no_harm(self):
-        for target in (self.tern.REGS + hw.REG_CTRL, self.tern.REGS + hw.REG_AQ_TAIL,
-                       self.tern.UAR, self.tern.DM):
+        for target in (self.tern.REGS + hw.REG_CTRL, self.tern.REGS + hw.REG_AQ_TAIL, self.tern.UAR,
+                       self.tern.DM):
             self.tern.set_vector(0, target, hw.CTRL_RESET)
             for _ in range(3):
                 self.tern.post(hw.CMD_NOP)
@@ -308,10 +320,10 @@ class Interrupts(unittest.TestCase):
 class Reset(unittest.TestCase):
     def setUp(self):
         # Freed memory is overwritten.
-        self.qemu = self.enterContext(Qemu(
-            "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
-            "-device", "pcie-root-port,id=rp,addr=6",
-            "-device", "tern,id=tern,bus=rp,dm-size=0", env={"MALLOC_PERTURB_": "90"}))
+        self.qemu = self.enterContext(
+            Qemu("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", "-device",
+                 "pcie-root-port,id=rp,addr=6", "-device", "tern,id=tern,bus=rp,dm-size=0",
+                 env={"MALLOC_PERTURB_": "90"}))
         port = self.port = PciFunction(self.qemu, 0, 6)
         port.config_write(0x18, 4, 0x010100)
         port.config_write(0x20, 4, 0xe1f0e000)  # window 0xe0000000 to 0xe1ffffff

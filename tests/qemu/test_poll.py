@@ -24,17 +24,22 @@ class NopQp:
         self.tern = tern
         self.pi = self.ci = 0
         pd = self.make(hw.CMD_ALLOC_PD, bytes(8))
-        cq = self.make(hw.CMD_CREATE_CQ, self.pages(self.CQ) + struct.pack(
-            "<QIIBB6x", self.CQ_RECORD, hw.NO_EQ, hw.UAR_KERNEL, self.LOG_SIZE, 0))
-        self.number = self.make(hw.CMD_CREATE_QP, self.pages(self.QP) + struct.pack(
-            "<Q8I6B2x", self.QP_RECORD, 0, 2048, pd, hw.UAR_KERNEL, cq, cq, 0, 0,
-            hw.QPT_UD, 0, self.LOG_SIZE, 6, 0, 6))
-        for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_PORT | hw.QPA_QKEY), (hw.QPS_RTR, 0),
-                             (hw.QPS_RTS, hw.QPA_SQ_PSN)):
+        cq = self.make(
+            hw.CMD_CREATE_CQ,
+            self.pages(self.CQ) +
+            struct.pack("<QIIBB6x", self.CQ_RECORD, hw.NO_EQ, hw.UAR_KERNEL, self.LOG_SIZE, 0))
+        self.number = self.make(
+            hw.CMD_CREATE_QP,
+            self.pages(self.QP) +
+            struct.pack("<Q8I6B2x", self.QP_RECORD, 0, 2048, pd, hw.UAR_KERNEL, cq, cq, 0, 0,
+                        hw.QPT_UD, 0, self.LOG_SIZE, 6, 0, 6))
+        for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_PORT | hw.QPA_QKEY),
+                             (hw.QPS_RTR, 0), (hw.QPS_RTS, hw.QPA_SQ_PSN)):
             # The rate limit, then the alternate path, are zeros.
-            attr = bytes(40) + struct.pack("<5IHB8xB", 0, 0, 0, 0, 0, 0, state, 1) + bytes(16) + bytes(48)
-            self.run(hw.CMD_MODIFY_QP, struct.pack(
-                "<4I", self.number, hw.QPA_STATE | given, 0, 0) + attr)
+            attr = bytes(40) + struct.pack("<5IHB8xB", 0, 0, 0, 0, 0, 0, state,
+                                           1) + bytes(16) + bytes(48)
+            self.run(hw.CMD_MODIFY_QP,
+                     struct.pack("<4I", self.number, hw.QPA_STATE | given, 0, 0) + attr)
 
     @staticmethod
     def pages(addr):
@@ -77,7 +82,8 @@ class NopQp:
 
 class SqPoller(unittest.TestCase):
     def start(self, *properties, machine=()):
-        self.qemu = self.enterContext(Qemu(*machine, "-device", ",".join(("tern,addr=4",) + properties)))
+        self.qemu = self.enterContext(
+            Qemu(*machine, "-device", ",".join(("tern,addr=4", ) + properties)))
         self.tern = hw.Tern(self.qemu).start()
         return NopQp(self.qemu, self.tern)
 
@@ -127,7 +133,8 @@ class SqPoller(unittest.TestCase):
         # With translation, only a thread that holds QEMU's big lock may access memory.
         qp = self.start(machine=("-device", "intel-iommu"))
         vtd = Vtd(self.qemu, 4)
-        for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP, qp.CQ_RECORD):
+        for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP,
+                   qp.CQ_RECORD):
             vtd.map(at, at)
         self.ring_often(qp)
         self.assertEqual(qp.status(), hw.QP_ST_SQ_POLLED)

@@ -48,17 +48,19 @@ class PageDoorbell(unittest.TestCase):
 
 class Directions(unittest.TestCase):
     """Each page is mapped only for the direction in which the device accesses it."""
-
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", "intel-iommu", "-device", "tern,addr=4,poll=off"))
+        self.qemu = self.enterContext(
+            Qemu("-device", "intel-iommu", "-device", "tern,addr=4,poll=off"))
         self.tern = hw.Tern(self.qemu).start()
         self.vtd = Vtd(self.qemu, 4)
 
     def start(self, **wrong):
         """Maps everything that a QP needs; `wrong` overrides the access of single pages."""
         read, write = Vtd.READ, Vtd.WRITE
-        access = {"AQ": read, "ACQ": write, "IN": read, "OUT": write, "CQ": write, "QP": read,
-                  "CQ_RECORD": read | write, **wrong}
+        access = {
+            "AQ": read, "ACQ": write, "IN": read, "OUT": write, "CQ": write, "QP": read,
+            "CQ_RECORD": read | write, **wrong
+        }
         for name, allowed in access.items():
             at = getattr(NopQp, name, None) or getattr(hw.Tern, name)
             self.vtd.map(at, at, allowed)

@@ -24,7 +24,8 @@ FRAME_MAX = 10240
 
 
 def end_of_wire(mac, chardev, fds=()):
-    return Qemu("-chardev", f"socket,id=w,{chardev}", "-device", f"tern,id=tern,addr=4,wire=w,mac={mac.hex(':')}", fds=fds)
+    return Qemu("-chardev", f"socket,id=w,{chardev}", "-device",
+                f"tern,id=tern,addr=4,wire=w,mac={mac.hex(':')}", fds=fds)
 
 
 def link(port):
@@ -34,7 +35,8 @@ def link(port):
 class TwoMachines(unittest.TestCase):
     def setUp(self):
         pair = socket.socketpair()
-        self.a, self.b = (self.enterContext(end_of_wire(mac, f"fd={s.fileno()}", [s.fileno()])) for mac, s in zip((MAC, PEER), pair))
+        self.a, self.b = (self.enterContext(end_of_wire(mac, f"fd={s.fileno()}", [s.fileno()]))
+                          for mac, s in zip((MAC, PEER), pair))
         for s in pair:
             s.close()
         self.pa, self.pb = Port(self.a).open(), Port(self.b).open()
@@ -52,8 +54,10 @@ class TwoMachines(unittest.TestCase):
 
     def test_more_than_the_ring_holds(self):
         def lost():
-            counters = self.pb.run(hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)), 1024)[1]
+            counters = self.pb.run(hw.CMD_QUERY_COUNTERS,
+                                   bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)), 1024)[1]
             return int.from_bytes(counters[8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little")
+
         before, rest = 2600, 400
         self.assertLess(before * 1536, RING)
         self.assertGreater((before + rest) * 1536, RING)
@@ -81,7 +85,8 @@ class TwoMachines(unittest.TestCase):
         self.assertEqual([index_of(self.pb.receive()) for _ in range(1000)], list(range(1000)))
         # The wire works again once there is room.
         self.pb.post()
-        self.a.wait(lambda: (self.pa.send(frame(9999)), self.pb.cqe(1, self.pb.taken))[1], "a frame")
+        self.a.wait(lambda: (self.pa.send(frame(9999)), self.pb.cqe(1, self.pb.taken))[1],
+                    "a frame")
 
     def test_the_link_follows_the_other_machine(self):
         self.b.process.kill()
@@ -103,7 +108,8 @@ class TwoMachines(unittest.TestCase):
 
 class Properties(unittest.TestCase):
     def test_one_wire_is_enough(self):
-        qemu = Qemu("-netdev", "hubport,id=n,hubid=0", "-chardev", "null,id=w", "-device", "tern,netdev=n,wire=w")
+        qemu = Qemu("-netdev", "hubport,id=n,hubid=0", "-chardev", "null,id=w", "-device",
+                    "tern,netdev=n,wire=w")
         try:
             with qemu:
                 qemu.process.wait(timeout=20)
@@ -121,7 +127,6 @@ class Properties(unittest.TestCase):
 
 class Liar:
     """The other end, played by the test, which can offer anything."""
-
     def __init__(self, cable):
         self.cable = cable
         cable.settimeout(5)
@@ -133,7 +138,8 @@ class Liar:
             end.close()
 
     def say(self, kind, fds=(), magic=MAGIC, version=VERSION, size=RING):
-        socket.send_fds(self.cable, [struct.pack("=IHHII", magic, version, kind, size, 0)], list(fds))
+        socket.send_fds(self.cable, [struct.pack("=IHHII", magic, version, kind, size, 0)],
+                        list(fds))
 
     def hear(self):
         data, fds, _, _ = socket.recv_fds(self.cable, 16, 2)
@@ -194,7 +200,9 @@ class Liar:
             self.own[DATA + at:DATA + at + 4] = struct.pack("=I", WRAP)
             self.head += RING - at
             at = 0
-        self.own[DATA + at:DATA + at + 4 + len(data)] = struct.pack("=I", len(data) if length is None else length) + data
+        self.own[DATA + at:DATA + at + 4 +
+                 len(data)] = struct.pack("=I",
+                                          len(data) if length is None else length) + data
         self.head += need if step is None else step
         self.put(HEAD, self.head)
         self.ring()
@@ -332,8 +340,8 @@ class AgainstLies(unittest.TestCase):
         end, _ = pair = [s.detach() for s in socket.socketpair()]
         for fd in pair:
             self.addCleanup(os.close, fd)
-        offers = [(), (end,), (self.liar.memory(4096), end), (self.liar.memory(seals=0), end), (end, end),
-                  (os.open("/dev/null", os.O_RDWR), end)]
+        offers = [(), (end, ), (self.liar.memory(4096), end), (self.liar.memory(seals=0), end),
+                  (end, end), (os.open("/dev/null", os.O_RDWR), end)]
         try:
             offers.append((self.liar.memory(8 << 20, flags=os.MFD_HUGETLB), end))
         except OSError:
@@ -395,6 +403,7 @@ class AgainstLies(unittest.TestCase):
         def say():
             self.liar.say(BYE)
             self.liar.say(OFFER, (memory, self.liar.notify_given.fileno()))
+
         self.cable_full(say)
 
     def cable_full(self, say):
@@ -414,19 +423,23 @@ class AgainstLies(unittest.TestCase):
 
     def test_lies_about_frames(self):
         big = bytes(200)
-        for name, lie in (
-                ("frames of length 0", lambda l: l.fill(0)),
-                ("a frame shorter than a header", lambda l: l.send(big, length=13, step=64)),
-                ("a ring of nothing but its end", lambda l: l.send(big, length=WRAP, step=RING)),
-                ("an end of the ring in its middle", lambda l: l.skip()),
-                ("an index in the middle of a frame", lambda l: l.send(big, step=64)),
-                ("an index that is no multiple of 64", lambda l: l.send(bytes(30), step=32)),
-                ("a frame too long", lambda l: l.send(big, length=FRAME_MAX + 1, step=16384)),
-                ("a frame longer than what is there", lambda l: l.send(big, length=9000)),
-                ("an index far ahead", lambda l: l.send(big, step=RING + 64)),
-                ("an index behind", lambda l: l.send(big, step=-64)),
-                ("a wrap that is not there", lambda l: l.send(big, length=WRAP)),
-                ("room that was never taken", lambda l: l.put(TAIL, 1 << 40))):
+        for name, lie in (("frames of length 0",
+                           lambda l: l.fill(0)), ("a frame shorter than a header",
+                                                  lambda l: l.send(big, length=13, step=64)),
+                          ("a ring of nothing but its end",
+                           lambda l: l.send(big, length=WRAP, step=RING)),
+                          ("an end of the ring in its middle", lambda l: l.skip()),
+                          ("an index in the middle of a frame",
+                           lambda l: l.send(big, step=64)), ("an index that is no multiple of 64",
+                                                             lambda l: l.send(bytes(30), step=32)),
+                          ("a frame too long",
+                           lambda l: l.send(big, length=FRAME_MAX + 1, step=16384)),
+                          ("a frame longer than what is there", lambda l: l.send(big, length=9000)),
+                          ("an index far ahead", lambda l: l.send(big, step=RING + 64)),
+                          ("an index behind", lambda l: l.send(big, step=-64)),
+                          ("a wrap that is not there",
+                           lambda l: l.send(big, length=WRAP)), ("room that was never taken",
+                                                                 lambda l: l.put(TAIL, 1 << 40))):
             with self.subTest(name):
                 mine, theirs = socket.socketpair()
                 with mine, end_of_wire(MAC, f"fd={theirs.fileno()}", [theirs.fileno()]) as qemu:

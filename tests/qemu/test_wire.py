@@ -56,10 +56,15 @@ class Port(hw.Tern):
             cq = self.CQ + direction * 0x20000
             self.qemu.command("memset", hex(cq), hex(0x20000), 0)
             self.qemu.command("memset", hex(base), hex(0x8000), 0)
-            cqn = self.create(hw.CMD_CREATE_CQ, struct.pack(
-                "<QIBBHQIIBB6x", cq, 0, 0, 0, 0, cq + 64 * size, hw.NO_EQ, 0, self.LOG_SIZE, 0))
-            self.queues.append(self.create(hw.CMD_CREATE_ETH_QUEUE, struct.pack(
-                "<QIBBHQIIBBB5x", base, 0, 0, 0, 0, base + 16 * size, cqn, 0, direction, self.LOG_SIZE, 1)))
+            cqn = self.create(
+                hw.CMD_CREATE_CQ,
+                struct.pack("<QIBBHQIIBB6x", cq, 0, 0, 0, 0, cq + 64 * size, hw.NO_EQ, 0,
+                            self.LOG_SIZE, 0))
+            self.queues.append(
+                self.create(
+                    hw.CMD_CREATE_ETH_QUEUE,
+                    struct.pack("<QIBBHQIIBBB5x", base, 0, 0, 0, 0, base + 16 * size, cqn, 0,
+                                direction, self.LOG_SIZE, 1)))
         self.enable_port()
         self.sent = self.done = self.posted = self.taken = 0
         return self
@@ -92,8 +97,9 @@ class Port(hw.Tern):
         for data in frames:
             slot = self.slot(self.sent)
             self.qemu.write(self.TX_DATA + slot * self.BUFFER, data)
-            self.qemu.write(self.TX + 16 * slot, struct.pack(
-                "<QIHH", self.TX_DATA + slot * self.BUFFER, len(data), hw.ETH_F_EOP, 0))
+            self.qemu.write(
+                self.TX + 16 * slot,
+                struct.pack("<QIHH", self.TX_DATA + slot * self.BUFFER, len(data), hw.ETH_F_EOP, 0))
             self.sent += 1
         self.qemu.writel(self.TX + (16 << self.LOG_SIZE), self.sent)
         self.doorbell(0, hw.DB_CMD_ETH_TX << 28 | self.queues[0])
@@ -103,8 +109,8 @@ class Port(hw.Tern):
         if words:
             return super().post(*words, **more)
         slot = self.slot(self.posted)
-        self.qemu.write(self.RX + 16 * slot, struct.pack(
-            "<QII", self.RX_DATA + slot * self.BUFFER, self.BUFFER, 0))
+        self.qemu.write(self.RX + 16 * slot,
+                        struct.pack("<QII", self.RX_DATA + slot * self.BUFFER, self.BUFFER, 0))
         self.posted += 1
         self.qemu.writel(self.RX + (16 << self.LOG_SIZE), self.posted)
         return None
@@ -136,14 +142,16 @@ class OnWire(unittest.TestCase):
         self.cable.settimeout(5)
         self.pcap = os.path.join("/tmp", f"tern-qtest-{os.getpid()}.pcap")
         self.addCleanup(lambda: os.path.exists(self.pcap) and os.unlink(self.pcap))
-        self.qemu = self.enterContext(Qemu(
-            "-netdev", f"stream,id=n,server=off,addr.type=fd,addr.str={theirs.fileno()}",
-            "-device", f"tern,id=tern,addr=4,netdev=n,mac={MAC.hex(':')},pcap={self.pcap}{self.MORE}",
-            fds=[theirs.fileno()]))
+        self.qemu = self.enterContext(
+            Qemu("-netdev", f"stream,id=n,server=off,addr.type=fd,addr.str={theirs.fileno()}",
+                 "-device",
+                 f"tern,id=tern,addr=4,netdev=n,mac={MAC.hex(':')},pcap={self.pcap}{self.MORE}",
+                 fds=[theirs.fileno()]))
         theirs.close()
         # Frames sent before the netdev is connected are lost.
-        self.qemu.wait(lambda: "connecting" not in self.qemu.qmp(
-            "human-monitor-command", **{"command-line": "info network"}), "the netdev")
+        self.qemu.wait(
+            lambda: "connecting" not in self.qemu.qmp(
+                "human-monitor-command", **{"command-line": "info network"}), "the netdev")
         self.port = Port(self.qemu).open()
         self.received = b""
 
@@ -154,6 +162,7 @@ class OnWire(unittest.TestCase):
                 more = self.cable.recv(1 << 18)
                 self.assertTrue(more, "the wire was cut")
                 self.received += more
+
         need(4)
         size = int.from_bytes(self.received[:4], "big")
         need(4 + size)
@@ -180,9 +189,11 @@ class Wire(OnWire):
 
     def test_without_a_buffer_a_frame_is_lost_alone(self):
         self.to_wire(frame(1, to=MAC))
-        self.qemu.wait(lambda: int.from_bytes(self.port.run(
-            hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)), 1024)[1][
-                8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little") == 1, "the loss")
+        self.qemu.wait(
+            lambda: int.from_bytes(
+                self.port.run(hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)),
+                              1024)[1][8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little") == 1,
+            "the loss")
         self.port.post()
         self.to_wire(frame(2, to=MAC))
         self.assertEqual(index_of(self.port.receive()), 2)
@@ -213,6 +224,7 @@ class Wire(OnWire):
     def test_link(self):
         def link():
             return self.port.run(hw.CMD_QUERY_PORT, b"\1" + bytes(7), 24)[1][0]
+
         self.assertEqual(link(), 1)
         self.qemu.qmp("set_link", name="tern", up=False)
         self.assertEqual(link(), 0)
@@ -272,7 +284,8 @@ class LimitedCapture(OnWire):
         # Later frames are not captured, however short, and the device continues to send.
         self.port.send(*(frame(fit + 1 + i, 60) for i in range(100)))
         self.qemu.wait(lambda: self.port.completed() == fit + 101, "the completions")
-        self.assertEqual([index_of(self.from_wire()) for _ in range(fit + 101)], list(range(fit + 101)))
+        self.assertEqual([index_of(self.from_wire()) for _ in range(fit + 101)],
+                         list(range(fit + 101)))
         self.assertEqual([index_of(f) for f in read_pcap(self.pcap)], list(range(fit)))
         self.assertLessEqual(os.path.getsize(self.pcap), self.LIMIT)
         self.assertIn("is complete", self.qemu.output())

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Captures for the tests of tern-view: one with a bit of everything, and large ones.
 
-captures.py story|odd|N FILE [EVERY]: writes the one, one of damaged and forged packets, or one of N packets, which lacks one in EVERY
-responses."""
+captures.py story|odd|N FILE [EVERY]: writes the one, one of damaged and forged packets, or one of N
+packets, which lacks one in EVERY responses."""
 import itertools
 import os
 import random
@@ -22,7 +22,8 @@ PATTERN = 8192
 
 
 def story():
-    """A connection that works, loses, waits, and is refused in the end; a second one; datagrams; congestion."""
+    """A connection that works, loses, waits, and is refused in the end; a second one; datagrams;
+    congestion."""
     scene = Scene()
     scene.now = START
     a = Link(scene, 0x11, 0x22, psn=0xFFFFFA, mtu=1024)
@@ -77,8 +78,10 @@ def congested(scene, link):
     for frame in scene.frames[-8:]:
         if frame["opcode"] == 0x0A:
             frame["tos"] = 3
-    scene.put({"from": link.y, "to": link.x, "sport": source_port(0x33, 0x44), "opcode": CNP | 1, "dqp": link.qx, "psn": 0, "ecn": 1, "mig": 0,
-               "data": bytes(16)})
+    scene.put({
+        "from": link.y, "to": link.x, "sport": source_port(0x33, 0x44), "opcode": CNP | 1,
+        "dqp": link.qx, "psn": 0, "ecn": 1, "mig": 0, "data": bytes(16)
+    })
 
 
 def broken(link):
@@ -98,21 +101,25 @@ def refused(link):
 
 
 def odd():
-    """Stories with any field changed: some frames stay valid by their ICRC, others are malformed, cut or of unknown opcodes."""
+    """Stories with any field changed: some frames stay valid by their ICRC, others are malformed,
+    cut or of unknown opcodes."""
     chance, scene = random.Random(5), Scene()
     for _ in range(12):
         for frame in story().frames:
-            name = chance.choice(("psn", "dqp", "opcode", "syndrome", "dma", "va", "key", "sport", "tos", "ecn", "pad", "cut", "crc_xor", "udp_more", "msn"))
+            name = chance.choice(("psn", "dqp", "opcode", "syndrome", "dma", "va", "key", "sport",
+                                  "tos", "ecn", "pad", "cut", "crc_xor", "udp_more", "msn"))
             if name in frame or name in ("tos", "ecn", "cut", "crc_xor", "udp_more"):
                 small = {"ecn": 4, "pad": 4, "tos": 4, "cut": 41}.get(name)
-                frame[name] = chance.randrange(small) if small else chance.choice((0, 1, 18, 40, 127, chance.randrange(200)))
+                frame[name] = chance.randrange(small) if small else chance.choice(
+                    (0, 1, 18, 40, 127, chance.randrange(200)))
             frame["time"] += chance.randrange(-10 * MS, 10 * MS)
             scene.frames.append(frame)
     return scene
 
 
 def write_many(path, n, every=0):
-    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK. One in `every` responses is missing."""
+    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or
+    an RNR NAK. One in `every` responses is missing."""
     scene, period, chance = Scene(), [], random.Random(1)
     scene.now = 0
     links = [Link(scene, 0x100 + k, 0x200 + k, psn=0, mtu=1024) for k in range(8)]
@@ -130,7 +137,8 @@ def write_many(path, n, every=0):
         raw = bytearray(encode(frame))
         period.append((frame["time"], raw, frame["psn"]))
     turn = {id(link): link.psn for link in links}
-    advance = {link.qy: turn[id(link)] for link in links} | {link.qx: turn[id(link)] for link in links}
+    advance = {link.qy: turn[id(link)]
+               for link in links} | {link.qx: turn[id(link)] for link in links}
     with open(path, "wb") as f:
         f.write(pcap.header())
         written = lap = responses = 0
@@ -140,10 +148,13 @@ def write_many(path, n, every=0):
                 responses += OPCODES[raw[42]].response
                 if every and OPCODES[raw[42]].response and responses % every == 0:
                     continue
-                raw[51:54] = (psn + lap * advance[int.from_bytes(raw[47:50], "big")] & 0xFFFFFF).to_bytes(3, "big")
+                raw[51:54] = (psn + lap * advance[int.from_bytes(raw[47:50], "big")]
+                              & 0xFFFFFF).to_bytes(3, "big")
                 end = 34 + int.from_bytes(raw[38:40], "big")
                 raw[end - 4:end] = icrc(raw, 14, 34, True, end).to_bytes(4, "little")
-                out.append(pcap.record(START + time + lap * (scene.now + 2000) + chance.randrange(1500), raw))
+                out.append(
+                    pcap.record(START + time + lap * (scene.now + 2000) + chance.randrange(1500),
+                                raw))
             f.write(b"".join(out))
             written += len(out)
             lap += 1

@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 import time
 
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35}
+KEYS = {
+    "Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37,
+    "ArrowRight": 39, "Home": 36, "End": 35
+}
 
 
 class Chromium:
     """One browser with one page."""
-
     def __init__(self, program="chromium-headless-shell"):
         self.home = tempfile.mkdtemp(prefix="tern-chromium-")
         self.log = open(os.path.join(self.home, "log"), "w+b")
@@ -27,15 +29,21 @@ class Chromium:
             os.dup2(a, 3)
             os.dup2(b, 4)
 
-        args = [program, "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe",
-                f"--user-data-dir={self.home}/profile", "about:blank"]
-        self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, close_fds=False, preexec_fn=pipes,
+        args = [
+            program, "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            "--force-color-profile=srgb", "--remote-debugging-pipe",
+            f"--user-data-dir={self.home}/profile", "about:blank"
+        ]
+        self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log, close_fds=False, preexec_fn=pipes,
                                         env={**os.environ, "HOME": self.home})
         os.close(ask)
         os.close(answer)
         self.number, self.buffer, self.events = 0, b"", []
-        page = next(t for t in self.call("Target.getTargets", session=None)["targetInfos"] if t["type"] == "page")
-        self.session = self.call("Target.attachToTarget", session=None, targetId=page["targetId"], flatten=True)["sessionId"]
+        page = next(t for t in self.call("Target.getTargets", session=None)["targetInfos"]
+                    if t["type"] == "page")
+        self.session = self.call("Target.attachToTarget", session=None, targetId=page["targetId"],
+                                 flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -66,7 +74,8 @@ class Chromium:
             data = os.read(self.into, 1 << 20)
             if not data:
                 self.log.seek(0)
-                raise RuntimeError(f"Chromium has ended: {self.log.read()[-600:].decode(errors='replace')}")
+                raise RuntimeError(
+                    f"Chromium has ended: {self.log.read()[-600:].decode(errors='replace')}")
             self.buffer += data
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
@@ -91,7 +100,8 @@ class Chromium:
 
     def run(self, script):
         """The value of an expression in the page, a promise's result included."""
-        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True,
+                           returnByValue=True)
         if "exceptionDetails" in result:
             details = result["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
@@ -116,7 +126,8 @@ class Chromium:
         return int(self.until("document.documentElement?.dataset.ready", timeout))
 
     def complaints(self):
-        """Errors and warnings of the console, exceptions and violations of the page's policy, since the page was opened."""
+        """Errors and warnings of the console, exceptions and violations of the page's policy, since
+        the page was opened."""
         self.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
         found = []
         for event in self.events:
@@ -124,23 +135,30 @@ class Chromium:
             if event["method"] == "Runtime.exceptionThrown":
                 details = params["exceptionDetails"]
                 found.append(details.get("exception", {}).get("description", details["text"]))
-            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-                found.append(" ".join(str(a.get("value", a.get("description"))) for a in params["args"]))
-            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error",
+                                                                                      "warning",
+                                                                                      "assert"):
+                found.append(" ".join(
+                    str(a.get("value", a.get("description"))) for a in params["args"]))
+            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error",
+                                                                                      "warning"):
                 found.append(params["entry"]["text"])
         return found
 
     def size(self, width, height, scale=1, mobile=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=scale, mobile=mobile)
 
     def media(self, scheme, kind=""):
-        self.call("Emulation.setEmulatedMedia", media=kind, features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setEmulatedMedia", media=kind,
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def key(self, key, shift=False):
         text = key if len(key) == 1 else {"Enter": "\r"}.get(key)
         code = KEYS.get(key, ord(key[0].upper()))
         params = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **params, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyDown", **params,
+                  **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **params)
 
     def mouse(self, kind, x, y, **more):

@@ -8,7 +8,6 @@ import threading
 
 class Fake(threading.Thread):
     """A unix socket that answers one connection after the other."""
-
     def __init__(self, path):
         super().__init__(daemon=True)
         self.path, self.requests, self.rules = path, [], {}
@@ -38,14 +37,16 @@ class Fake(threading.Thread):
                 self.serve(client)
 
     def report(self, name):
-        return "".join(f"{rule}  # matched 3, applied 1\n" for rule in self.rules.get(name, "").splitlines())
+        return "".join(f"{rule}  # matched 3, applied 1\n"
+                       for rule in self.rules.get(name, "").splitlines())
 
     def set(self, name, text):
         """An error if a rule is wrong."""
         word, _, rest = text.partition(" ")
         new = (rest if word in ("add", "remove") else text).splitlines()
         for at, rule in enumerate(new):
-            if rule.split()[0].partition("=")[0] not in ("drop", "delay", "duplicate", "corrupt", "reorder", "mark"):
+            if rule.split()[0].partition("=")[0] not in ("drop", "delay", "duplicate", "corrupt",
+                                                         "reorder", "mark"):
                 return f"rule {at + 1}: no action '{rule.split()[0]}'"
         if word in ("add", "remove") and not new:
             return f"{word} needs a rule"
@@ -78,7 +79,11 @@ class FakeTernd(Fake):
 
     def answer(self, request, fds):
         if request["command"] == "list":
-            return {"result": {"adapters": [{"name": "vm1"}, {"name": "vm2"}], "uplinks": [{"name": "up"}]}}
+            return {
+                "result": {
+                    "adapters": [{"name": "vm1"}, {"name": "vm2"}], "uplinks": [{"name": "up"}]
+                }
+            }
         if request["command"] == "capture":
             if self.file is not None:
                 os.close(self.file)
@@ -111,7 +116,10 @@ class FakeQemu(Fake):
         arguments = request.get("arguments", {})
         device = arguments.get("path", "").rpartition("/")[2]
         if request["execute"] == "qom-list":
-            return {"return": [{"name": d, "type": "child<tern>"} for d in self.devices] + [{"name": "disk", "type": "child<virtio-blk-pci>"}]}
+            return {
+                "return": [{"name": d, "type": "child<tern>"} for d in self.devices] +
+                [{"name": "disk", "type": "child<virtio-blk-pci>"}]
+            }
         if request["execute"] == "qom-set" and (error := self.set(device, arguments["value"])):
             return {"error": {"class": "GenericError", "desc": error}}
         return {"return": self.report(device) if request["execute"] == "qom-get" else {}}

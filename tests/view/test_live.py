@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The live view's readers: a file that grows gives at every cut what the tool finds in a file that ends there, and bounds hold."""
+"""The live view's readers: a file that grows gives at every cut what the tool finds in a file that
+ends there, and bounds hold."""
 import fcntl
 import os
 import random
@@ -11,10 +12,14 @@ from unittest import mock
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 TOP = os.path.join(HERE, "../..")
-sys.path[:0] = [HERE, os.path.join(TOP, "tools/tern-view"), os.path.join(TOP, "tests/judge"), os.path.join(TOP, "tools")]
+sys.path[:0] = [
+    HERE,
+    os.path.join(TOP, "tools/tern-view"),
+    os.path.join(TOP, "tests/judge"),
+    os.path.join(TOP, "tools")
+]
 
 import capture as cap  # noqa: E402
-import captures  # noqa: E402
 import events as ev  # noqa: E402
 import growing  # noqa: E402
 import logs  # noqa: E402
@@ -70,14 +75,17 @@ class Growing(Live):
         path = self.path("grows", b"")
         whole = list(records(self.path("whole", data)))
         tail, found = self.tail(path), []
-        with mock.patch.object(growing, "find_udp", lambda frame: (0, 0, True)), mock.patch.object(growing, "examine", lambda *_: None):
+        with mock.patch.object(growing, "find_udp", lambda frame:
+                               (0, 0, True)), mock.patch.object(growing, "examine",
+                                                                lambda *_: None):
             for cut in range(0, len(data), step):
                 self.append(path, data[cut:cut + step])
                 tail.look()
                 count = len(tail.content.rows) if tail.content else 0
                 if count > len(found):
                     cut_path = self.path("cut", data[:cut + step])
-                    found = [(number, when, frame[:growing.HEAD], whole) for number, when, frame, whole in records(cut_path)]
+                    found = [(number, when, frame[:growing.HEAD], whole)
+                             for number, when, frame, whole in records(cut_path)]
                     self.assertEqual([(n, t, d, w) for t, n, d, w, _ in tail.content.rows], found)
         self.assertEqual(len(found), len(whole))
         self.assertGreater(len(whole), 1)
@@ -113,13 +121,16 @@ class Growing(Live):
                 self.assertEqual(dict(got.columns()), dict(expected.columns()))
                 self.assertEqual(list(got.heads()), list(expected.heads()))
                 # Pairs keep their places here, and are sorted by packets there; both have one each.
-                self.assertEqual({**meta_of(got), "files": None}, {**meta_of(expected), "files": None})
-                self.assertEqual(got.capture.files[0], {**expected.capture.files[0], "name": "grows.pcap"})
+                self.assertEqual({**meta_of(got), "files": None},
+                                 {**meta_of(expected), "files": None})
+                self.assertEqual(got.capture.files[0],
+                                 {**expected.capture.files[0], "name": "grows.pcap"})
         self.assertEqual(len(tail.content.rows), len(pieces) - 1)
 
     def test_two_captures_merge_by_time(self):
         first, second = self.frames(self.story()), self.frames(self.story())
-        a, b = self.path("a.pcap", b"".join(first[:30])), self.path("b.pcap", second[0] + b"".join(second[30:]))
+        a = self.path("a.pcap", b"".join(first[:30]))
+        b = self.path("b.pcap", second[0] + b"".join(second[30:]))
         tails = [self.tail(a), self.tail(b)]
         for tail in tails:
             tail.look()
@@ -136,10 +147,12 @@ class Growing(Live):
             self.append(path, piece)
             tail.look()
             self.assertLessEqual(len(tail.content.rows), 20)
-        got, expected = window.report_of([tail], 20, {}), one_shot(self.path("rest.pcap", pieces[0] + b"".join(pieces[-20:])))
+        got = window.report_of([tail], 20, {})
+        expected = one_shot(self.path("rest.pcap", pieces[0] + b"".join(pieces[-20:])))
         self.assertEqual(list(got.c.number), [n + len(pieces) - 21 for n in expected.c.number])
         columns, wanted = dict(got.columns()), dict(expected.columns())
-        self.assertEqual({k: v for k, v in columns.items() if k != "number"}, {k: v for k, v in wanted.items() if k != "number"})
+        self.assertEqual({k: v for k, v in columns.items() if k != "number"},
+                         {k: v for k, v in wanted.items() if k != "number"})
         self.assertEqual(tail.content.counts["frames"], len(pieces) - 1)
 
     def test_the_last_packets_of_several_captures(self):
@@ -153,7 +166,8 @@ class Growing(Live):
 
     def test_frames_far_from_the_end_are_counted_only(self):
         tail = self.tail(self.story())
-        with mock.patch.object(growing, "PIECE", 8192), mock.patch.object(growing, "BEHIND", 10_000):
+        with mock.patch.object(growing, "PIECE",
+                               8192), mock.patch.object(growing, "BEHIND", 10_000):
             tail.look()
         total = len(self.frames(self.story())) - 1
         self.assertEqual(tail.content.counts["frames"], total)
@@ -163,7 +177,11 @@ class Growing(Live):
         self.assertEqual(tail.content.rows[-1][1], total)
 
     def test_a_frame_larger_than_a_piece_ends_the_reading(self):
-        tail = self.tail(self.path("x", struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<IIII", 0, 0, 1 << 31, 0) + bytes(9000)))
+        tail = self.tail(
+            self.path(
+                "x",
+                struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) +
+                struct.pack("<IIII", 0, 0, 1 << 31, 0) + bytes(9000)))
         with mock.patch.object(growing, "PIECE", 4096):
             tail.look()
         self.assertEqual(tail.state, growing.BROKEN)
@@ -176,7 +194,8 @@ class Growing(Live):
         for piece in pieces[6:]:
             self.append(path, piece)
             tail.look()
-            now = [(p["class"], p["a"]["address"], p["b"]["qp"]) for p in window.report_of([tail], KEEP, known).pairs]
+            now = [(p["class"], p["a"]["address"], p["b"]["qp"])
+                   for p in window.report_of([tail], KEEP, known).pairs]
             self.assertEqual(now[:len(seen)], seen)
             seen = now
         self.assertEqual(len(seen), 3)
@@ -184,12 +203,12 @@ class Growing(Live):
 
 class Ends(Live):
     """Files that come, go, shrink and change."""
-
     def test_a_file_that_is_not_there_yet(self):
         path = self.path("later.pcap")
         tail = self.tail(path)
         self.assertFalse(tail.look())
-        self.assertEqual((tail.state, window.state_of(tail)["say"]), (growing.WAITING, "is not there yet"))
+        self.assertEqual((tail.state, window.state_of(tail)["say"]),
+                         (growing.WAITING, "is not there yet"))
         self.path("later.pcap", b"")
         self.assertTrue(tail.look())
         self.assertEqual(window.state_of(tail)["say"], "is still empty")
@@ -279,7 +298,10 @@ class Ends(Live):
     def test_files_of_noise_never_raise(self):
         chance, good = random.Random(3), b"".join(self.frames(self.story()))
         for turn in range(120):
-            data = bytearray(chance.choice((good, pcapng([(k, b"a" * 60) for k in range(9)]), logs.header() + logs.event(1, 6) * 20)))
+            data = bytearray(
+                chance.choice(
+                    (good, pcapng([(k, b"a" * 60)
+                                   for k in range(9)]), logs.header() + logs.event(1, 6) * 20)))
             for _ in range(chance.randrange(1, 30)):
                 data[chance.randrange(min(len(data), 300))] = chance.randrange(256)
             path = self.path(f"noise{turn}", bytes(data[:len(data) // 2]))
@@ -339,20 +361,29 @@ class Events(Live):
     def test_keys_and_states_of_before_stay(self):
         key = logs.event(1, ev.KEY, 1, addr=0x1000, length=64, key=0x700, index=1)
         again = logs.event(2, ev.KEY, 3, addr=0x2000, length=64, key=0x700, index=1)
-        gone = logs.event(3, ev.KEY, 1, key=0x800, index=1) + logs.event(4, ev.KEY, 2, key=0x800, index=1)
+        gone = logs.event(3, ev.KEY, 1, key=0x800, index=1) + logs.event(
+            4, ev.KEY, 2, key=0x800, index=1)
         states = logs.event(5, ev.QP_STATE, 1, qpn=9, index=0) + logs.event(6, ev.QP_STATE, 2, qpn=9, index=1) + logs.event(7, ev.QP_STATE, 3, qpn=10, index=1) \
             + logs.event(8, ev.QP_STATE, 0xFF, qpn=10, index=3)
         log = self.long_log(key, again, gone, states).log()
-        self.assertEqual(list(zip(log.type, log.code, log.key, log.qpn))[:3], [(ev.KEY, 1, 0x700, 0), (ev.KEY, 3, 0x700, 0), (ev.QP_STATE, 2, 0, 9)])
+        self.assertEqual(
+            list(zip(log.type, log.code, log.key, log.qpn))[:3], [(ev.KEY, 1, 0x700, 0),
+                                                                  (ev.KEY, 3, 0x700, 0),
+                                                                  (ev.QP_STATE, 2, 0, 9)])
         self.assertEqual([log.count, set(log.time[:4])], [53, {2150}])
 
     def test_rates_of_before_stay(self):
-        log = self.long_log(logs.event(1, ev.RATE, qpn=9, length=5), logs.event(2, ev.RATE, qpn=9, length=6), logs.event(3, ev.RATE, qpn=10, length=7),
+        log = self.long_log(logs.event(1, ev.RATE, qpn=9, length=5),
+                            logs.event(2, ev.RATE, qpn=9, length=6),
+                            logs.event(3, ev.RATE, qpn=10, length=7),
                             logs.event(4, ev.QP_STATE, 0, qpn=10, index=3)).log()
-        self.assertEqual(list(zip(log.type, log.qpn, log.length))[:3], [(ev.RATE, 9, 6), (ev.QP_STATE, 10, 0), (ev.DOORBELL, 7, 0)])
+        self.assertEqual(
+            list(zip(log.type, log.qpn, log.length))[:3], [(ev.RATE, 9, 6), (ev.QP_STATE, 10, 0),
+                                                           (ev.DOORBELL, 7, 0)])
 
     def test_a_reset_forgets_keys_and_states(self):
-        log = self.long_log(logs.event(1, ev.KEY, 1, key=0x700, index=1), logs.event(2, ev.QP_STATE, 1, qpn=9), logs.event(3, ev.RESET)).log()
+        log = self.long_log(logs.event(1, ev.KEY, 1, key=0x700, index=1),
+                            logs.event(2, ev.QP_STATE, 1, qpn=9), logs.event(3, ev.RESET)).log()
         self.assertEqual(set(log.type), {ev.DOORBELL})
 
     def test_epochs_of_before_hold(self):
@@ -361,12 +392,14 @@ class Events(Live):
 
     def test_kept_places_are_bounded(self):
         with mock.patch.object(growing, "MOST_PLACES", 10):
-            content = self.long_log(*(logs.event(1, ev.KEY, 1, key=k << 8, index=1) for k in range(100)))
+            content = self.long_log(*(logs.event(1, ev.KEY, 1, key=k << 8, index=1)
+                                      for k in range(100)))
         self.assertEqual(len(content.places), 10)
         self.assertIn(99 << 8, content.log().key)
 
     def test_window_with_a_log_shows_keys_of_before(self):
-        content = self.long_log(logs.event(1, ev.KEY, 1, addr=0x1000, length=64, key=0x700, index=1))
+        content = self.long_log(logs.event(1, ev.KEY, 1, addr=0x1000, length=64, key=0x700,
+                                           index=1))
         tail = mock.Mock(content=content)
         meta = window.report_of([tail], KEEP, {}).meta()
         self.assertEqual([life["key"] for life in meta["log"]["keys"]["lives"]], [0x700])
@@ -377,7 +410,8 @@ class Events(Live):
         for tail in tails:
             tail.look()
         report = window.report_of(tails, KEEP, {})
-        self.assertEqual((len(report.c), report.meta()["log"]["events"]), (52, tails[1].content.count))
+        self.assertEqual((len(report.c), report.meta()["log"]["events"]),
+                         (52, tails[1].content.count))
         self.assertTrue(window.state_of(tails[1])["log"])
 
     def test_nothing_at_all(self):
@@ -411,7 +445,8 @@ class Lab(Live):
         self.assertEqual(lab.tails(), [])
         for name in ("wire.pcap", "wire1.pcap", "vm2.events", "vm1.log", "other.pcap"):
             self.path(name, b"")
-        self.assertEqual([tail.name for tail in lab.tails()], ["vm2.events", "wire.pcap", "wire1.pcap"])
+        self.assertEqual([tail.name for tail in lab.tails()],
+                         ["vm2.events", "wire.pcap", "wire1.pcap"])
         self.assertEqual(len(lab.tails()), 3)
 
     def test_no_directory(self):
@@ -421,7 +456,8 @@ class Lab(Live):
 
 class OfTernd(Live):
     def source(self, fake, port=None):
-        source = sources.Ternd(fake.path, port, lambda path, name=None: growing.Tail(path, KEEP, KEEP, name=name))
+        source = sources.Ternd(fake.path, port,
+                               lambda path, name=None: growing.Tail(path, KEEP, KEEP, name=name))
         self.addCleanup(source.close)
         return source
 
@@ -437,7 +473,9 @@ class OfTernd(Live):
 
     def test_next_file_goes_on(self):
         pieces = self.frames(self.story())
-        with FakeTernd(self.path("control")) as fake, mock.patch.object(sources, "TURN", 1000), mock.patch.object(sources, "ASK", 5):
+        with FakeTernd(self.path("control")) as fake, mock.patch.object(sources, "TURN",
+                                                                        1000), mock.patch.object(
+                                                                            sources, "ASK", 5):
             source = self.source(fake, "vm2")
             source.tails()
             fake.capture(b"".join(pieces[:21]))
@@ -468,7 +506,9 @@ class OfTernd(Live):
     def test_a_port_that_is_not_there(self):
         with FakeTernd(self.path("control")) as fake:
             source = self.source(fake, "vm9")
-            self.assertEqual((source.tails(), source.say()), ([], "ternd does not capture: it has no port 'vm9'. The page waits for it."))
+            self.assertEqual(
+                (source.tails(), source.say()),
+                ([], "ternd does not capture: it has no port 'vm9'. The page waits for it."))
 
 
 if __name__ == "__main__":

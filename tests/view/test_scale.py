@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tern-view's work grows with: steps are counted, not seconds. And files that are larger than memory, or become shorter."""
+"""What tern-view's work grows with: steps are counted, not seconds. And files that are larger than
+memory, or become shorter."""
 import os
 import struct
 import sys
@@ -34,7 +35,8 @@ def steps(call):
         return line
 
     def enter(frame, event, _):
-        return line if os.path.realpath(frame.f_code.co_filename).startswith(os.path.realpath(TOOLS)) else None
+        return line if os.path.realpath(frame.f_code.co_filename).startswith(
+            os.path.realpath(TOOLS)) else None
 
     before = sys.gettrace()
     sys.settrace(enter)
@@ -51,7 +53,6 @@ def story_of(capture):
 
 class Responses(Directory):
     """READs and atomics, of whose responses the capture lacks every hundredth."""
-
     def write(self, name, missing):
         scene, count = Scene(), 0
         link = Link(scene, 0x11, 0x22, psn=0xFFFF00, mtu=1024)
@@ -82,7 +83,6 @@ class Responses(Directory):
 
 class Late(Directory):
     """Messages that the capture has only as retransmissions."""
-
     def story_of(self, scene):
         path = self.path("late.pcap")
         scene.write(path)
@@ -98,7 +98,9 @@ class Late(Directory):
             psns.append(link.data(0, 64))
             link.ack()
         link.data(0, 64)
-        first = [f for f in scene.frames if f["psn"] == psns[3] and not OPCODES[f["opcode"]].response][0]
+        first = [
+            f for f in scene.frames if f["psn"] == psns[3] and not OPCODES[f["opcode"]].response
+        ][0]
         scene.frames.remove(first)
         link.data(0, 64, first_psn=psns[3])
         link.ack()
@@ -108,7 +110,8 @@ class Late(Directory):
 
 class Flows(Directory):
     def write(self, flows):
-        """Flows of both directions with one pair of addresses and one source port, which all request before any is answered."""
+        """Flows of both directions with one pair of addresses and one source port, which all
+        request before any is answered."""
         scene = Scene()
         links = [Link(scene, 0x1000 + k, 0x9000 + k, psn=k * 16, mtu=1024) for k in range(flows)]
         psns = [link.data(0, 64) for link in links]
@@ -118,7 +121,8 @@ class Flows(Directory):
             frame["sport"] = 0xC123
         path = self.path(f"{flows}.pcap")
         with open(path, "wb") as f:
-            f.write(roce.pcap.header() + b"".join(roce.pcap.record(1000 * k, encode(frame)) for k, frame in enumerate(scene.frames)))
+            f.write(roce.pcap.header() + b"".join(
+                roce.pcap.record(1000 * k, encode(frame)) for k, frame in enumerate(scene.frames)))
         return path
 
     def test_flows_of_one_port_are_not_compared_all_with_all(self):
@@ -132,9 +136,14 @@ class Flows(Directory):
         x, y = "10.0.0.1", "10.0.0.2"
         frame = next(roce.pcap.records(path))[2]
         x, y = (".".join(map(str, frame[at:at + 4])) for at in (26, 30))
-        connections = cap.Connections(path, [(x, hex(0x1000 + k), y, hex(0x9000 + 299 - k)) for k in range(300)])
+        connections = cap.Connections(path, [(x, hex(0x1000 + k), y, hex(0x9000 + 299 - k))
+                                             for k in range(300)])
         found = {flow.key[3]: flow.peer.key[3] for flow in connections.flows.values() if flow.peer}
-        self.assertEqual(found, {**{0x1000 + k: 0x9000 + 299 - k for k in range(300)}, **{0x9000 + k: 0x1000 + 299 - k for k in range(300)}})
+        self.assertEqual(
+            found, {
+                **{0x1000 + k: 0x9000 + 299 - k for k in range(300)},
+                **{0x9000 + k: 0x1000 + 299 - k for k in range(300)}
+            })
 
 
 class Files(Directory):
@@ -150,8 +159,12 @@ class Files(Directory):
 
     def test_a_frame_that_claims_too_much(self):
         cut = []
-        path = self.path("long", roce.pcap.header() + roce.pcap.record(1, b"x" * 60) + struct.pack("<IIII", 0, 0, 1 << 31, 1 << 31) + bytes(4096))
-        with mock.patch.object(roce.pcap, "PIECE", 64), mock.patch.object(roce.pcap, "LONGEST", 1024):
+        path = self.path(
+            "long",
+            roce.pcap.header() + roce.pcap.record(1, b"x" * 60) +
+            struct.pack("<IIII", 0, 0, 1 << 31, 1 << 31) + bytes(4096))
+        with mock.patch.object(roce.pcap, "PIECE",
+                               64), mock.patch.object(roce.pcap, "LONGEST", 1024):
             self.assertEqual(len(list(roce.pcap.records(path, cut.append))), 1)
         self.assertEqual(cut, [2])
 
@@ -165,8 +178,12 @@ class Files(Directory):
 
     def test_a_log_takes_little_more_memory_than_its_columns(self):
         count = 40000
-        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD, 0, 1 << 40, bytes(6), b"vm1")
-        path = self.path("log", head + b"".join(struct.pack("<QBBHIQQIIII", k, events.CQE, 0, 0, 1, 2, 3, 4, 5, 6, 7) for k in range(count)))
+        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD,
+                                  0, 1 << 40, bytes(6), b"vm1")
+        path = self.path(
+            "log", head + b"".join(
+                struct.pack("<QBBHIQQIIII", k, events.CQE, 0, 0, 1, 2, 3, 4, 5, 6, 7)
+                for k in range(count)))
         with mock.patch.object(events, "PIECE", 1000):
             tracemalloc.start()
             try:
@@ -181,9 +198,14 @@ class Files(Directory):
 
     def test_times_across_pieces(self):
         """Epochs and clocks that run backwards, wherever a piece ends."""
-        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD, 0, 1000, bytes(6), b"vm1")
-        rows = [(1, events.CQE, 0), (2, events.EPOCH, 500), (3, events.CQE, 0), (600, events.CQE, 0), (601, events.EPOCH, 2000), (602, events.CQE, 0)]
-        path = self.path("log", head + b"".join(struct.pack("<QBBHIQQIIII", clock, kind, 0, 0, 0, addr, 0, 0, 0, 0, 0) for clock, kind, addr in rows))
+        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD,
+                                  0, 1000, bytes(6), b"vm1")
+        rows = [(1, events.CQE, 0), (2, events.EPOCH, 500), (3, events.CQE, 0),
+                (600, events.CQE, 0), (601, events.EPOCH, 2000), (602, events.CQE, 0)]
+        path = self.path(
+            "log", head + b"".join(
+                struct.pack("<QBBHIQQIIII", clock, kind, 0, 0, 0, addr, 0, 0, 0, 0, 0)
+                for clock, kind, addr in rows))
         for size in (1, 2, 3, 100):
             with mock.patch.object(events, "PIECE", size):
                 log = events.Log(path)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tern-view without a browser: captures in every format, what it finds in them, and captures that are wrong."""
+"""tern-view without a browser: captures in every format, what it finds in them, and captures that
+are wrong."""
 import base64
 import contextlib
 import io
@@ -49,7 +50,10 @@ def pcapng(frames, order="<", options=b"", simple=False, link=1):
         if simple:
             out += block(order, 3, struct.pack(order + "I", len(data)) + data)
         else:
-            out += block(order, 6, struct.pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data)) + data)
+            out += block(
+                order, 6,
+                struct.pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data),
+                            len(data)) + data)
     return out
 
 
@@ -72,7 +76,9 @@ class Directory(unittest.TestCase):
         return path
 
     def run_tool(self, *args):
-        return subprocess.run([sys.executable, os.path.join(TOOL, "tern-view"), *args], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, os.path.join(TOOL, "tern-view"), *args], capture_output=True,
+            text=True, check=False)
 
 
 class Formats(Directory):
@@ -80,14 +86,17 @@ class Formats(Directory):
 
     def pcap(self, order, nano):
         unit = 1 if nano else 1000
-        out = struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+        out = struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65535,
+                          1)
         for time, data in self.FRAMES:
-            out += struct.pack(order + "IIII", time // 10 ** 9, time % 10 ** 9 // unit, len(data), len(data)) + data
+            out += struct.pack(order + "IIII", time // 10**9, time % 10**9 // unit, len(data),
+                               len(data)) + data
         return out
 
     def expect(self, data, times=True):
         found = list(records(self.path("x", data)))
-        self.assertEqual([(n, d) for n, _, d, _ in found], [(1, self.FRAMES[0][1]), (2, self.FRAMES[1][1])])
+        self.assertEqual([(n, d) for n, _, d, _ in found], [(1, self.FRAMES[0][1]),
+                                                            (2, self.FRAMES[1][1])])
         self.assertTrue(all(whole for *_, whole in found))
         if times:
             self.assertEqual([t for _, t, _, _ in found], [t for t, _ in self.FRAMES])
@@ -119,7 +128,8 @@ class Formats(Directory):
         self.expect(pcapng([(a[0] // 1000, a[1])], "<") + pcapng([(b[0] // 1000, b[1])], ">"))
 
     def test_other_links_are_refused(self):
-        for data in (pcapng(self.FRAMES, link=113), self.pcap("<", True)[:20] + struct.pack("<I", 113) + self.pcap("<", True)[24:]):
+        for data in (pcapng(self.FRAMES, link=113), self.pcap("<", True)[:20] +
+                     struct.pack("<I", 113) + self.pcap("<", True)[24:]):
             with self.assertRaises(ValueError):
                 list(records(self.path("x", data)))
 
@@ -159,7 +169,8 @@ class Story(Directory):
         c = self.report.c
         self.assertEqual([c.psn[i] for i in self.marked(cap.GAP)], [5])
         self.assertEqual(self.meta["totals"]["missing"], 1)
-        # The packets of the lost WRITE and the SEND that waited; the one with the wrong ICRC never counted.
+        # The packets of the lost WRITE and the SEND that waited; the one with the wrong ICRC never
+        # counted.
         self.assertEqual([c.psn[i] for i in self.marked(cap.RETRANSMITTED)], [4, 5, 6, 8])
         self.assertEqual([c.psn[i] for i in self.marked(cap.DUPLICATE)], [7])
         self.assertEqual(len(self.marked(cap.BAD_ICRC)), 1)
@@ -180,8 +191,9 @@ class Story(Directory):
         scene.write(self.path("x"))
         c = report_of(self.path("x")).c
         requests = [i for i, op in enumerate(c.op) if OPCODES[op].kind == "READ"]
-        self.assertEqual([(c.psn[i], c.flags[i] & (cap.RETRANSMITTED | cap.DUPLICATE)) for i in requests],
-                         [(0x100, 0), (0x101, 0), (0x103, cap.RETRANSMITTED), (0x103, cap.DUPLICATE)])
+        self.assertEqual([(c.psn[i], c.flags[i] & (cap.RETRANSMITTED | cap.DUPLICATE))
+                          for i in requests], [(0x100, 0), (0x101, 0), (0x103, cap.RETRANSMITTED),
+                                               (0x103, cap.DUPLICATE)])
 
     def test_a_duplicate_of_the_first_request_and_a_new_life(self):
         """The QP of the second starts again with the same PSN."""
@@ -198,15 +210,19 @@ class Story(Directory):
         report = report_of(self.path("x"))
         c, m = report.c, report.story.messages
         requests = [i for i, op in enumerate(c.op) if OPCODES[op].kind == "WRITE"]
-        self.assertEqual([(c.psn[i], c.flags[i] & cap.DUPLICATE) for i in requests], [(0x100, 0), (0x100, cap.DUPLICATE), (0x101, 0), (0x100, 0)])
-        self.assertEqual((list(m.bytes), list(m.repeats), list(m.status)), ([512, 512, 700], [1, 0, 0], [msg.DONE] * 3))
+        self.assertEqual([(c.psn[i], c.flags[i] & cap.DUPLICATE) for i in requests],
+                         [(0x100, 0), (0x100, cap.DUPLICATE), (0x101, 0), (0x100, 0)])
+        self.assertEqual((list(m.bytes), list(m.repeats), list(m.status)),
+                         ([512, 512, 700], [1, 0, 0], [msg.DONE] * 3))
 
     def test_messages(self):
         m = self.report.story.messages
         kinds = [msg.KINDS[k] for k in m.kind]
-        self.assertEqual({k: kinds.count(k) for k in msg.KINDS},
-                         {"SEND": 6, "WRITE": 8, "READ": 2, "ATOMIC": 1, "FLUSH": 1, "ATOMIC_WRITE": 0})
-        self.assertEqual([msg.STATUS[s] for s in m.status if s not in (msg.DONE, msg.SENT)], ["NAK: remote access error", "no answer"])
+        self.assertEqual(
+            {k: kinds.count(k) for k in msg.KINDS},
+            {"SEND": 6, "WRITE": 8, "READ": 2, "ATOMIC": 1, "FLUSH": 1, "ATOMIC_WRITE": 0})
+        self.assertEqual([msg.STATUS[s] for s in m.status if s not in (msg.DONE, msg.SENT)],
+                         ["NAK: remote access error", "no answer"])
         self.assertEqual(sum(m.repeats), 5)
         lost = next(i for i in range(len(m.first)) if m.repeats[i] == 3)
         self.assertEqual((m.bytes[lost], m.packets[lost]), (4096, 4))
@@ -215,7 +231,8 @@ class Story(Directory):
     def test_the_refused_request_is_found(self):
         (request, nak, message), = self.report.story.refusals
         c = self.report.c
-        self.assertEqual((OPCODES[c.op[request]].kind, c.key[request], c.va[request]), (WRITE, 0x1201, 0x7F0000001000))
+        self.assertEqual((OPCODES[c.op[request]].kind, c.key[request], c.va[request]),
+                         (WRITE, 0x1201, 0x7F0000001000))
         self.assertEqual(c.syndrome[nak], 0x62)
         self.assertEqual(c.flags[request] & cap.REFUSED, cap.REFUSED)
         self.assertEqual(self.report.story.messages.answer[message], nak)
@@ -247,7 +264,10 @@ class Rules(unittest.TestCase):
             if op.response or op.kind == "CNP" or op.name.startswith(("UC", "UD")):
                 continue
             for code in (0x61, 0x62, 0x63):
-                found = [rule for syndrome, kinds, rule, _, _ in refusals.RULES if syndrome == code and (kinds is None or op.kind in kinds)]
+                found = [
+                    rule for syndrome, kinds, rule, _, _ in refusals.RULES
+                    if syndrome == code and (kinds is None or op.kind in kinds)
+                ]
                 self.assertEqual(bool(found), code != 0x62 or op.kind != SEND, (op.name, code))
 
     def test_each_rule_is_where_it_says(self):
@@ -281,13 +301,16 @@ class Page(Directory):
         planes = zlib.decompress(base64.b64decode(data))
         n = len(planes) // 4
         self.assertEqual(kind, "I")
-        self.assertEqual([planes[i] | planes[n + i] << 8 | planes[2 * n + i] << 16 for i in range(n)], list(report.c.psn))
+        self.assertEqual(
+            [planes[i] | planes[n + i] << 8 | planes[2 * n + i] << 16 for i in range(n)],
+            list(report.c.psn))
 
     def test_nothing_is_loaded(self):
         text = self.text(report_of(self.story()))
         self.assertIn("default-src 'none'", text)
         self.assertNotRegex(text, r"""(src|href)\s*=\s*["']?(https?:|//)""")
-        self.assertNotRegex(text, r"\beval\(|new Function|innerHTML|insertAdjacentHTML|document\.write")
+        self.assertNotRegex(text,
+                            r"\beval\(|new Function|innerHTML|insertAdjacentHTML|document\.write")
 
     def test_names_are_text(self):
         name = '<img src=x onerror=alert(1)>&"\'<!--<script>.pcap'
@@ -300,7 +323,10 @@ class Page(Directory):
         self.assertEqual(meta["files"][0]["name"], name)
 
     def test_many_pairs_are_folded(self):
-        frames = [encode({"from": s.x, "to": s.y, "sport": 0xC000, "opcode": 4, "dqp": 1, "psn": 0}) for s in [Scene()]]
+        frames = [
+            encode({"from": s.x, "to": s.y, "sport": 0xC000, "opcode": 4, "dqp": 1, "psn": 0})
+            for s in [Scene()]
+        ]
         out = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)]
         for qp in range(5000):
             raw = bytearray(frames[0])
@@ -339,7 +365,8 @@ class Hostile(Directory):
             for _ in range(150):
                 changed = bytearray(data)
                 for _ in range(chance.randrange(1, 12)):
-                    changed[chance.randrange(len(changed))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+                    changed[chance.randrange(len(changed))] = chance.choice(
+                        (0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
                 self.quietly(bytes(changed))
 
     def test_changed_headers_with_a_correct_icrc(self):
@@ -348,7 +375,9 @@ class Hostile(Directory):
             scene = captures.story()
             for frame in scene.frames:
                 if chance.random() < 0.4:
-                    frame[chance.choice(("psn", "dqp", "opcode", "syndrome", "dma", "sport", "time"))] = chance.choice((0, 1, 17, 255, chance.randrange(256)))
+                    frame[chance.choice(("psn", "dqp", "opcode", "syndrome", "dma", "sport",
+                                         "time"))] = chance.choice(
+                                             (0, 1, 17, 255, chance.randrange(256)))
             scene.frames = [f for f in scene.frames if f.get("dma", 1) is not None]
             with contextlib.suppress(struct.error, KeyError):
                 scene.write(self.path("y"))
@@ -362,7 +391,8 @@ class Hostile(Directory):
 
     def test_random_bytes(self):
         chance = random.Random(4)
-        for magic in (b"", b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(12) + b"\1\0\0\0", b"\n\r\r\n\x1c\0\0\0\x4d\x3c\x2b\x1a"):
+        for magic in (b"", b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(12) + b"\1\0\0\0",
+                      b"\n\r\r\n\x1c\0\0\0\x4d\x3c\x2b\x1a"):
             for _ in range(50):
                 self.quietly(magic + chance.randbytes(600))
 
@@ -381,13 +411,16 @@ class Command(Directory):
         out = self.path("page.html")
         done = self.run_tool(self.path("cut.pcap", data[:-5]), "-o", out)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"^tern-view: .*cut.pcap: ends within frame 52; the page has what is before it\n$")
+        self.assertRegex(
+            done.stderr,
+            r"^tern-view: .*cut.pcap: ends within frame 52; the page has what is before it\n$")
         self.assertTrue(os.path.exists(out))
 
     def test_no_capture(self):
         out = self.path("page.html")
-        for data, message in ((b"", "no pcap file"), (b"hello " * 20, "no pcap file"), (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), "no RoCEv2 frame"),
-                              (b"\n\r\r\n" + b"\0" * 60, "no pcapng section")):
+        for data, message in ((b"", "no pcap file"), (b"hello " * 20, "no pcap file"),
+                              (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1),
+                               "no RoCEv2 frame"), (b"\n\r\r\n" + b"\0" * 60, "no pcapng section")):
             with self.subTest(message=message):
                 done = self.run_tool(self.path("bad.pcap", data), "-o", out)
                 self.assertEqual(done.returncode, 2)

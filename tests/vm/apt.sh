@@ -1,4 +1,5 @@
-# Sourced by scripts of the lab: apt with a state of its own in the cache, which leaves the machine's lists alone.
+# Sourced by scripts of the lab: apt with a state of its own in the cache, which leaves the
+# machine's lists alone.
 # shellcheck shell=bash
 
 # apt_state NAME: sets $state and $apt_opts.

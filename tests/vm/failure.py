@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the lab keeps of a run that failed: RUN-DIR/failure-N, with consoles, captures and the state of all machines. Bounded in time
-and size: a machine that does not answer leaves its console and what QEMU says."""
+"""What the lab keeps of a run that failed: RUN-DIR/failure-N, with consoles, captures and the state
+of all machines. Bounded in time and size: a machine that does not answer leaves its console and
+what QEMU says."""
 import io
 import json
 import os
@@ -22,7 +23,8 @@ OUTPUT = 64 << 10  # bytes of CMD's output
 
 def new_directory(run):
     """Creates RUN-DIR/failure-N and deletes the oldest."""
-    numbers = sorted(int(m[1]) for m in map(re.compile(r"failure-(\d+)$").match, os.listdir(run)) if m)
+    numbers = sorted(
+        int(m[1]) for m in map(re.compile(r"failure-(\d+)$").match, os.listdir(run)) if m)
     for n in numbers[:max(0, len(numbers) - KEPT + 1)]:
         shutil.rmtree(f"{run}/failure-{n}", ignore_errors=True)
     path = f"{run}/failure-{numbers[-1] + 1 if numbers else 1}"
@@ -31,7 +33,8 @@ def new_directory(run):
 
 
 def link_files(run, path):
-    """Consoles, captures and event logs, which the machines are still writing. The next run replaces the files of the run directory."""
+    """Consoles, captures and event logs, which the machines are still writing. The next run
+    replaces the files of the run directory."""
     for name in os.listdir(run):
         if re.fullmatch(rf"vm\d+\.log|{CAPTURE}|{EVENT_LOG}", name):
             os.link(f"{run}/{name}", f"{path}/{name}")
@@ -76,8 +79,11 @@ def adapters(lab, m):
     for item in get("qom-list", path="/machine/peripheral") or []:
         if item["type"] == "child<tern>":
             path = f"/machine/peripheral/{item['name']}"
-            found[item["name"]] = {p["name"]: get("qom-get", path=path, property=p["name"]) for p in get("qom-list", path=path) or []
-                                   if not re.match(r"child<|link<|struct", p["type"])}
+            found[item["name"]] = {
+                p["name"]: get("qom-get", path=path, property=p["name"])
+                for p in get("qom-list", path=path) or []
+                if not re.match(r"child<|link<|struct", p["type"])
+            }
     return found
 
 
@@ -85,7 +91,9 @@ def collect(lab, status, why):
     """Fills a new directory; returns its path."""
     path = new_directory(lab.run)
     with open(f"{path}/command", "w") as f:
-        f.write(f"{shlex.join(lab.opt.cmd)}\nexit status {status}{': ' * bool(why)}{why}\nlane {lab.opt.lane}, {lab.opt.vms} machines\n")
+        f.write(
+            f"{shlex.join(lab.opt.cmd)}\nexit status {status}{': ' * bool(why)}{why}\nlane {lab.opt.lane}, {lab.opt.vms} machines\n"
+        )
     if not lab.opt.tty:
         with open(f"{path}/output", "wb") as f:
             f.write(lab.last)

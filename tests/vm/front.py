@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The front ends: tern as a device of our QEMU, or adapters of ternd that stock QEMU attaches by vfio-user."""
+"""The front ends: tern as a device of our QEMU, or adapters of ternd that stock QEMU attaches by
+vfio-user."""
 import contextlib
 import os
 import subprocess
@@ -33,8 +34,8 @@ def host_of(lab, m):
 
 
 def start_daemons(lab):
-    """Starts a ternd for each wire, with an adapter for each machine; on two hosts, one on each, for the machines there. Returns the
-    processes once their sockets exist."""
+    """Starts a ternd for each wire, with an adapter for each machine; on two hosts, one on each,
+    for the machines there. Returns the processes once their sockets exist."""
     opt = lab.opt
     processes = []
     paths = []
@@ -47,12 +48,20 @@ def start_daemons(lab):
             command = [TERND]
             for m in here:
                 paths.append(adapter_socket(lab, m, n))
-                command += ["--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])]
+                command += [
+                    "--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])
+                ]
             # A share for each, and one for an adapter that a test adds.
-            command += ["--max-adapters", str(len(here) + 1), "--control", control_socket(lab, here[0], n)] + (["--uplink", host.uplink] if host else [])
+            command += [
+                "--max-adapters",
+                str(len(here) + 1), "--control",
+                control_socket(lab, here[0], n)
+            ] + (["--uplink", host.uplink] if host else [])
             log = open(f"{lab.run}/ternd{n or ''}{f'-{host.number}' if host else ''}.log", "wb")
             with host or contextlib.nullcontext():
-                processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+                processes.append(
+                    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                     start_new_session=True))
     end = time.monotonic() + 30
     while not all(os.path.exists(p) for p in paths):
         if time.monotonic() > end or any(p.poll() is not None for p in processes):
@@ -71,17 +80,22 @@ def devices(lab, m):
         return ["-netdev", f"tap,id=wire,fd={tap.fileno()}", *soft_roce_device(m, lab.opt)]
     args = []
     for n in range(lab.opt.adapters):
-        args += ["-device", '{"driver":"vfio-user-pci","id":"tern%d","bus":"rp%d","socket":{"type":"unix","path":"%s"}}'
-                 % (n, n + 1, adapter_socket(lab, m, n))]
+        args += [
+            "-device",
+            '{"driver":"vfio-user-pci","id":"tern%d","bus":"rp%d","socket":{"type":"unix","path":"%s"}}'
+            % (n, n + 1, adapter_socket(lab, m, n))
+        ]
     return args
 
 
 # What labctl asks of our QEMU's device, as stock QEMU or ternd know it.
 
+
 def adapter_of(path):
     """N of ternN or /machine/peripheral/ternN; None for other devices."""
     name = path.removeprefix("/machine/peripheral/")
-    return int(name.removeprefix("tern")) if name.startswith("tern") and name[4:].isdigit() else None
+    return int(
+        name.removeprefix("tern")) if name.startswith("tern") and name[4:].isdigit() else None
 
 
 def ask(lab, who, n, request):
@@ -91,17 +105,21 @@ def ask(lab, who, n, request):
 
 
 def attack(lab, who):
-    """Has ternd_attack attack the daemon of a machine, through an adapter that is added for it. Returns what it has printed so far, and its
-    status once it has ended."""
+    """Has ternd_attack attack the daemon of a machine, through an adapter that is added for it.
+    Returns what it has printed so far, and its status once it has ended."""
     control = control_socket(lab, next(m for m in lab.machines if m.name == who), 0)
     if control not in attacks:
         adapter, log = f"{lab.tmp}/attacker.sock", f"{lab.run}/attack.log"
-        added = subprocess.run([os.path.join(os.path.dirname(TERND), "ternctl"), "--socket", control, "adapter", "add", adapter],
-                               capture_output=True, text=True, timeout=60)
+        added = subprocess.run([
+            os.path.join(os.path.dirname(TERND), "ternctl"), "--socket", control, "adapter", "add",
+            adapter
+        ], capture_output=True, text=True, timeout=60)
         if added.returncode:
             raise ValueError(added.stderr.strip())
         with open(log, "wb") as out:
-            attacks[control] = subprocess.Popen([TERND + "_attack", adapter, control], stdin=subprocess.DEVNULL, stdout=out, stderr=out), log
+            attacks[control] = subprocess.Popen([TERND + "_attack", adapter, control],
+                                                stdin=subprocess.DEVNULL, stdout=out,
+                                                stderr=out), log
     process, log = attacks[control]
     status = process.poll()
     with open(log) as out:
@@ -109,7 +127,8 @@ def attack(lab, who):
 
 
 def qmp(lab, who, command):
-    """Executes a command that concerns an adapter, and returns its answer. Otherwise returns (None, command), changed if need be."""
+    """Executes a command that concerns an adapter, and returns its answer. Otherwise returns (None,
+    command), changed if need be."""
     name, args = command.get("execute"), command.get("arguments", {})
     if name in ("qom-set", "qom-get") and adapter_of(args.get("path", "")) is not None:
         n = adapter_of(args["path"])
@@ -127,8 +146,14 @@ def qmp(lab, who, command):
             result = ask(lab, who, n, {"command": "removed", **adapter, **on})
             return {"return": {} if on else result["removed"]}, command
         if prop == "state" and name == "qom-get":
-            a = next(a for a in ask(lab, who, n, {"command": "list"})["adapters"] if a["name"] == adapter["adapter"])
-            return {"return": {"link": a["port"]["link"], **{key: a[key] for key in ("attached", "memory", "queue_pairs", "keys")}}}, command
+            a = next(a for a in ask(lab, who, n, {"command": "list"})["adapters"]
+                     if a["name"] == adapter["adapter"])
+            return {
+                "return": {
+                    "link": a["port"]["link"],
+                    **{key: a[key] for key in ("attached", "memory", "queue_pairs", "keys")}
+                }
+            }, command
         raise ValueError(f"ternd has no property '{prop}'")
     if name == "set_link" and adapter_of(args.get("name", "")) is not None:
         n = adapter_of(args["name"])
@@ -139,6 +164,10 @@ def qmp(lab, who, command):
     if name == "device_add" and args.get("driver") == "tern":
         n = adapter_of(args["id"])
         machine = next(m for m in lab.machines if m.name == who)
-        return None, {"execute": name, "arguments": {"driver": "vfio-user-pci", "id": args["id"], "bus": args["bus"],
-                                                     "socket": {"type": "unix", "path": adapter_socket(lab, machine, n)}}}
+        return None, {
+            "execute": name, "arguments": {
+                "driver": "vfio-user-pci", "id": args["id"], "bus": args["bus"],
+                "socket": {"type": "unix", "path": adapter_socket(lab, machine, n)}
+            }
+        }
     return None, command

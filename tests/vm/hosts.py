@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two hosts for the machines of ternd: network namespaces, each with a bridge, joined by VXLAN over a veth. On the first host, ternd's
-uplink is a tap in the bridge; on the second, a packet socket at a veth whose other end is in the bridge."""
+"""Two hosts for the machines of ternd: network namespaces, each with a bridge, joined by VXLAN over
+a veth. On the first host, ternd's uplink is a tap in the bridge; on the second, a packet socket at
+a veth whose other end is in the bridge."""
 import fcntl
 import os
 import struct
@@ -12,8 +13,8 @@ IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 
 
 class Host:
-    """A network namespace; `with` it, processes start in it. It lasts as long as its descriptor and its processes."""
-
+    """A network namespace; `with` it, processes start in it. It lasts as long as its descriptor and
+    its processes."""
     def __init__(self, number):
         self.number = number
         self.uplink = ("tap=tern0", "packet=tern0")[number - 1]
@@ -43,13 +44,16 @@ class Host:
 def make_hosts(mtu):
     """The hosts, ready for their daemons. `mtu`: of the machines' network."""
     hosts = [Host(1), Host(2)]
-    hosts[0].ip("link add under type veth peer name peer", f"link set peer netns /proc/{os.getpid()}/fd/{hosts[1].fd}")
+    hosts[0].ip("link add under type veth peer name peer",
+                f"link set peer netns /proc/{os.getpid()}/fd/{hosts[1].fd}")
     hosts[1].ip("link set peer name under")
     for host in hosts:
-        host.ip(f"link set under mtu {mtu + VXLAN} up", f"addr add 192.0.2.{host.number}/24 dev under",
-                f"link add vxlan0 mtu {mtu} type vxlan id 77 dstport 4789 local 192.0.2.{host.number} remote 192.0.2.{3 - host.number}",
-                "link add br0 type bridge", "link set vxlan0 master br0 up", "link set br0 up")
-    hosts[1].ip(f"link add tern0 mtu {mtu} type veth peer name port0 mtu {mtu}", "link set tern0 up", "link set port0 master br0 up")
+        host.ip(
+            f"link set under mtu {mtu + VXLAN} up", f"addr add 192.0.2.{host.number}/24 dev under",
+            f"link add vxlan0 mtu {mtu} type vxlan id 77 dstport 4789 local 192.0.2.{host.number} remote 192.0.2.{3 - host.number}",
+            "link add br0 type bridge", "link set vxlan0 master br0 up", "link set br0 up")
+    hosts[1].ip(f"link add tern0 mtu {mtu} type veth peer name port0 mtu {mtu}",
+                "link set tern0 up", "link set port0 master br0 up")
     return hosts
 
 
@@ -63,7 +67,8 @@ def open_tap(host, name, mtu):
     """A tap in the bridge, for a virtio-net with all its offloads."""
     with host:
         tap = open("/dev/net/tun", "r+b", buffering=0)
-        fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
+        fcntl.ioctl(tap, TUNSETIFF,
+                    struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
     os.set_inheritable(tap.fileno(), True)
     host.ip(f"link set {name} mtu {mtu} master br0 up")
     return tap

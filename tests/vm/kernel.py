@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A kernel of the user's, for run-vm --kernel: where it is, what it lacks, and where tern's drivers for it come from."""
+"""A kernel of the user's, for run-vm --kernel: where it is, what it lacks, and where tern's drivers
+for it come from."""
 import bz2
 import glob
 import lzma
@@ -14,8 +15,11 @@ FRAGMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel.conf
 BZIMAGE = "arch/x86/boot/bzImage"
 MODULE = re.compile(r"([^/]+)\.ko(?:\.(?:xz|zst|gz))?$")
 # The modules of options whose names do not tell them.
-MODULE_OF = {"EROFS_FS": "erofs", "OVERLAY_FS": "overlay", "NET_9P": "9pnet", "NET_9P_VIRTIO": "9pnet_virtio", "9P_FS": "9p", "PACKET": "af_packet",
-             "INFINIBAND": "ib_core", "INFINIBAND_USER_ACCESS": "ib_uverbs", "INFINIBAND_ADDR_TRANS": "rdma_cm"}
+MODULE_OF = {
+    "EROFS_FS": "erofs", "OVERLAY_FS": "overlay", "NET_9P": "9pnet",
+    "NET_9P_VIRTIO": "9pnet_virtio", "9P_FS": "9p", "PACKET": "af_packet", "INFINIBAND": "ib_core",
+    "INFINIBAND_USER_ACCESS": "ib_uverbs", "INFINIBAND_ADDR_TRANS": "rdma_cm"
+}
 
 
 class Wrong(Exception):
@@ -53,15 +57,18 @@ def decompressed(data):
         if data[:6] == b"\xfd7zXZ\0" or data[:3] == b"\x5d\0\0":
             return lzma.LZMADecompressor().decompress(data)
         if data[:4] == b"\x28\xb5\x2f\xfd":
-            # The size of the kernel follows the archive: zstd complains, behind what it has written.
-            return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+            # The size of the kernel follows the archive: zstd complains, behind what it has
+            # written.
+            return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL).stdout
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
         pass
     return b""
 
 
 def ikconfig(path):
-    """The text of the configuration in a bzImage built with CONFIG_IKCONFIG=y; None if there is none."""
+    """The text of the configuration in a bzImage built with CONFIG_IKCONFIG=y; None if there is
+    none."""
     data, _ = header(path)
     sectors = data[0x1f1] or 4
     offset, length = struct.unpack_from("<II", data, 0x248)
@@ -80,8 +87,10 @@ def read_config(text):
 def config_of(k):
     """The configuration of a kernel, or None if there is no trace of it."""
     beside = os.path.join(os.path.dirname(k.image), f"config-{k.release}")
-    boot = re.sub(r"(/usr)?/lib/modules/[^/]+$", "", k.modules) + f"/boot/config-{k.release}" if k.modules else ""
-    places = [f"{k.tree}/.config"] if k.tree else [f"{k.modules}/config", f"{k.modules}/build/.config", beside, boot]
+    boot = re.sub(r"(/usr)?/lib/modules/[^/]+$", "",
+                  k.modules) + f"/boot/config-{k.release}" if k.modules else ""
+    places = [f"{k.tree}/.config"
+              ] if k.tree else [f"{k.modules}/config", f"{k.modules}/build/.config", beside, boot]
     for path in places:
         try:
             with open(path) as f:
@@ -93,7 +102,8 @@ def config_of(k):
 
 
 def module_names(k):
-    """(modules, what is built in), by name with underscores. None for a set of which nothing is known."""
+    """(modules, what is built in), by name with underscores. None for a set of which nothing is
+    known."""
     def names(paths):
         return {m[1].replace("-", "_") for m in map(MODULE.search, paths) if m}
 
@@ -107,12 +117,14 @@ def module_names(k):
     where = k.modules or k.tree
     if not where:
         return set(), None
-    modules = names(f for _, _, files in os.walk(k.modules) for f in files) if k.modules else listed(f"{k.tree}/modules.order") or set()
+    modules = names(f for _, _, files in os.walk(k.modules)
+                    for f in files) if k.modules else listed(f"{k.tree}/modules.order") or set()
     return modules, listed(f"{where}/modules.builtin")
 
 
 def read_fragment(path=FRAGMENT):
-    """{section: [option]} of tests/vm/kernel.config. Options that its title names are required instead of those below it."""
+    """{section: [option]} of tests/vm/kernel.config. Options that its title names are required
+    instead of those below it."""
     sections, section = {}, None
     with open(path) as f:
         for line in f.read().splitlines():
@@ -127,7 +139,8 @@ def read_fragment(path=FRAGMENT):
 
 
 def missing(k, config, modules, builtin, tern):
-    """The options that the lab needs and the kernel lacks. Without its configuration, only modules tell. tern: also tern's."""
+    """The options that the lab needs and the kernel lacks. Without its configuration, only modules
+    tell. tern: also tern's."""
     sections = read_fragment()
     fixed = sections["built in"] + (sections["for tern, selected by others"] if tern else [])
     fixed += sections["to build tern as modules"] if k.drivers == "tree" else []
@@ -139,29 +152,40 @@ def missing(k, config, modules, builtin, tern):
             return builtin is None or module in modules | builtin
         return config.get(option) == "y" or config.get(option) == "m" and module in modules
 
-    return [o for o in fixed if config is not None and config.get(o) != "y"] + [o for o in either if not there(o)]
+    return [o for o in fixed if config is not None and config.get(o) != "y"
+            ] + [o for o in either if not there(o)]
 
 
 def find_image(path):
     """The kernel that --kernel names, without its modules if these are for --modules to name."""
     if os.path.isfile(path):
         tree = path.removesuffix(f"/{BZIMAGE}")
-        return Kernel(path, header(path)[1], tree=tree if tree != path and os.path.exists(f"{tree}/.config") else "")
+        return Kernel(path,
+                      header(path)[1],
+                      tree=tree if tree != path and os.path.exists(f"{tree}/.config") else "")
     if os.path.exists(f"{path}/{BZIMAGE}"):
         return Kernel(f"{path}/{BZIMAGE}", header(f"{path}/{BZIMAGE}")[1], tree=path)
     if os.path.exists(f"{path}/Kconfig") or os.path.exists(f"{path}/.config"):
-        raise Wrong(f"{path} has no {BZIMAGE}: build it there (make bzImage modules), or give the directory of make's O=")
-    places = [f"{glob.escape(path)}{below}/vmlinuz" for below in ("", "/lib/modules/*", "/usr/lib/modules/*")]
+        raise Wrong(
+            f"{path} has no {BZIMAGE}: build it there (make bzImage modules), or give the directory of make's O="
+        )
+    places = [
+        f"{glob.escape(path)}{below}/vmlinuz"
+        for below in ("", "/lib/modules/*", "/usr/lib/modules/*")
+    ]
     images = sorted({os.path.realpath(f) for place in places for f in glob.glob(place)})
     if len(images) != 1:
-        raise Wrong(f"{path} is neither a bzImage nor a built kernel tree, and has {len(images) or 'no'} lib/modules/RELEASE/vmlinuz")
+        raise Wrong(
+            f"{path} is neither a bzImage nor a built kernel tree, and has {len(images) or 'no'} lib/modules/RELEASE/vmlinuz"
+        )
     modules = os.path.dirname(images[0])
     return Kernel(images[0], os.path.basename(modules), modules)
 
 
 def find_build(modules):
-    """What `build` beside the modules refers to: the tree, or the headers of a distribution's package. Its target may be a path of
-    the system that the modules belong to: packages unpacked in a directory have it below that directory."""
+    """What `build` beside the modules refers to: the tree, or the headers of a distribution's
+    package. Its target may be a path of the system that the modules belong to: packages unpacked in
+    a directory have it below that directory."""
     link = f"{modules}/build"
     root = re.sub(r"(/usr)?/lib/modules/[^/]+$", "", modules)
     target = os.readlink(link) if os.path.islink(link) else link
@@ -174,14 +198,20 @@ def find_build(modules):
 def find_modules(k, path):
     """The directory that --modules names."""
     for found in (f"{path}/lib/modules/{k.release}", f"{path}/usr/lib/modules/{k.release}", path):
-        if os.path.isdir(found) and any(os.path.exists(f"{found}/{name}") for name in ("modules.order", "modules.dep", "modules.builtin", "kernel")):
+        if os.path.isdir(found) and any(
+                os.path.exists(f"{found}/{name}")
+                for name in ("modules.order", "modules.dep", "modules.builtin", "kernel")):
             return os.path.realpath(found)
-    others = sorted(os.path.basename(d) for usr in ("", "usr/") for d in glob.glob(f"{glob.escape(path)}/{usr}lib/modules/*"))
-    raise Wrong(f"{path} has no lib/modules/{k.release}, the release of {k.image}" + (f"; it has {', '.join(others)}" if others else ""))
+    others = sorted(
+        os.path.basename(d) for usr in ("", "usr/")
+        for d in glob.glob(f"{glob.escape(path)}/{usr}lib/modules/*"))
+    raise Wrong(f"{path} has no lib/modules/{k.release}, the release of {k.image}" +
+                (f"; it has {', '.join(others)}" if others else ""))
 
 
 def find(path, modules, tern):
-    """The Kernel that --kernel and --modules name. tern: "needed", "later" (--no-driver) or "" (--no-tern)."""
+    """The Kernel that --kernel and --modules name. tern: "needed", "later" (--no-driver) or ""
+    (--no-tern)."""
     k = find_image(os.path.realpath(path))
     if modules:
         k.modules = find_modules(k, os.path.realpath(modules))
@@ -191,18 +221,25 @@ def find(path, modules, tern):
     config = config_of(k)
     if tern:
         ours = {"TERN": "tern", "INFINIBAND_TERN": "tern_ib"}
-        if all(module in names | (builtin or set()) or (config or {}).get(option) == "y" for option, module in ours.items()):
+        if all(module in names | (builtin or set()) or (config or {}).get(option) == "y"
+               for option, module in ours.items()):
             k.drivers = "kernel"
         elif k.tree:
             k.drivers = "tree"
     lacks = missing(k, config, names, builtin, bool(tern))
     if lacks:
-        without = " (an option that is m counts only with --modules)" if not (k.modules or k.tree) and config and any(config.get(o) for o in lacks) else ""
-        raise Wrong(f"{path} lacks {', '.join('CONFIG_' + o for o in lacks)}{without}; merge {FRAGMENT} into its configuration "
-                    "(scripts/kconfig/merge_config.sh) and build it again")
+        without = " (an option that is m counts only with --modules)" if not (
+            k.modules or k.tree) and config and any(config.get(o) for o in lacks) else ""
+        raise Wrong(
+            f"{path} lacks {', '.join('CONFIG_' + o for o in lacks)}{without}; merge {FRAGMENT} into its configuration "
+            "(scripts/kconfig/merge_config.sh) and build it again")
     if tern == "needed" and not k.drivers:
-        raise Wrong(f"{k.modules or path} has no tern.ko and tern_ib.ko, and no link `build` to the headers of its package; name the tree where the kernel "
-                    "was built, unpack the headers beside it, or install the drivers there (make modules modules_install KDIR=...)")
+        raise Wrong(
+            f"{k.modules or path} has no tern.ko and tern_ib.ko, and no link `build` to the headers of its package; name the tree where the kernel "
+            "was built, unpack the headers beside it, or install the drivers there (make modules modules_install KDIR=...)"
+        )
     if k.drivers == "tree" and not os.path.exists(f"{k.tree}/Module.symvers"):
-        raise Wrong(f"{k.tree} has no Module.symvers, which the drivers need: build its modules (make modules)")
+        raise Wrong(
+            f"{k.tree} has no Module.symvers, which the drivers need: build its modules (make modules)"
+        )
     return k

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""The lab: boots machines on a shared wire and runs a command in the first one. run-vm starts it inside the sysroot.
+"""The lab: boots machines on a shared wire and runs a command in the first one. run-vm starts it
+inside the sysroot.
 
-With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as shell variables."""
+With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as
+shell variables."""
 import fcntl
 import glob
 import json
@@ -45,8 +47,9 @@ def say(text):
 
 
 def kvm_works(qemu, kernel):
-    """Whether KVM boots `kernel` as far as the missing root file system. Under nested virtualisation /dev/kvm may exist and fail in
-    a kernel's first instructions. The result is remembered until the host boots again."""
+    """Whether KVM boots `kernel` as far as the missing root file system. Under nested
+    virtualisation /dev/kvm may exist and fail in a kernel's first instructions. The result is
+    remembered until the host boots again."""
     try:
         boot = open("/proc/sys/kernel/random/boot_id").read().strip()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -54,10 +57,12 @@ def kvm_works(qemu, kernel):
         memo = os.path.join(CACHE, f"kvm-kernel-{boot}")
         if os.path.exists(memo):
             return open(memo).read() == "yes"
-        r = subprocess.run([qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35,smm=off", "-accel", "kvm", "-cpu", "host",
-                            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "512", "-smp", "2", "-serial", "stdio",
-                            "-kernel", kernel, "-append", "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"],
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+        r = subprocess.run([
+            qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35,smm=off",
+            "-accel", "kvm", "-cpu", "host", "-nodefaults", "-no-user-config", "-display", "none",
+            "-no-reboot", "-m", "512", "-smp", "2", "-serial", "stdio", "-kernel", kernel,
+            "-append", "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"
+        ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
         ok = b"Kernel panic - not syncing: VFS" in r.stdout and b"KVM internal error" not in r.stdout
     except (OSError, subprocess.TimeoutExpired):
         ok = False
@@ -80,7 +85,10 @@ class Lab:
                 self.image = f.read().strip()
         self.daemons = []
         self.hosts = []
-        self.qemu = [QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]
+        self.qemu = [
+            QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L",
+            "/usr/share/qemu"
+        ]
         if opt.front == "vfio-user":
             self.qemu = [front.STOCK_QEMU]
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
@@ -108,15 +116,20 @@ class Lab:
             except OSError:
                 continue
         if self.run != base:
-            say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
+            say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}"
+                )
         for f in os.listdir(self.run):
-            if re.fullmatch(r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") + (f"|{EVENT_LOG}" if self.opt.events else ""), f):
+            if re.fullmatch(
+                    r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") +
+                (f"|{EVENT_LOG}" if self.opt.events else ""), f):
                 os.unlink(os.path.join(self.run, f))
-        # In /tmp, because the names of sockets are short. Removes the directories of labs that were killed.
+        # In /tmp, because the names of sockets are short. Removes the directories of labs that were
+        # killed.
         for d in os.listdir("/tmp"):
             if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
                 try:
-                    if os.stat(f"/tmp/{d}").st_mtime > time.time() - 60:  # its lab may not have locked it yet
+                    if os.stat(f"/tmp/{d}"
+                               ).st_mtime > time.time() - 60:  # its lab may not have locked it yet
                         continue
                     with open(f"/tmp/{d}/lock") as f:
                         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,23 +151,31 @@ class Lab:
         if not os.path.isdir(ssh):
             os.mkdir(ssh)
             for key in ("id_ed25519", "host_key"):
-                subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
+                subprocess.run([
+                    "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"
+                ], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
         # Empty: the kernel has the drivers.
         drivers = os.environ.get("TERN_DRIVERS", "" if opt.kernel else self.out)
-        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and (not drivers or os.path.exists(f"{TOP}/{drivers}/tern.ko"))
+        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and (
+            not drivers or os.path.exists(f"{TOP}/{drivers}/tern.ko"))
         provider = [] if opt.overlay and glob.glob(f"{glob.escape(opt.overlay)}/usr/lib/*/libibverbs/libtern-rdmav*") else \
             glob.glob(f"{glob.escape(TOP)}/{self.out}/libtern-rdmav*")
         conf = {
-            "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": opt.mtu, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
-            "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "FRONT": opt.front, "OUT": self.out,
-            "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime, default="")),
-            "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)), "ADAPTERS": int(not opt.no_tern) and opt.adapters,
+            "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": opt.mtu,
+            "CTL_MAC": f"52:54:00:78:00:{m.index:02x}", "TTY": int(opt.tty), "DEBUG": int(
+                os.environ.get("TERN_DEBUG",
+                               0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
+            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane,
+            "FRONT": opt.front, "OUT": self.out,
+            "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime,
+                                             default="")), "DRIVERS": drivers,
+            "OVERLAY": int(bool(opt.overlay)), "ADAPTERS": int(not opt.no_tern) and opt.adapters,
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
-            "tern/conf": (0o644, "".join(f"{k}={shlex.quote(str(v))}\n" for k, v in conf.items()).encode()),
+            "tern/conf": (0o644, "".join(f"{k}={shlex.quote(str(v))}\n"
+                                         for k, v in conf.items()).encode()),
         }
         for d, mode in ((f"{VM_DIR}/guest", 0o755), (ssh, 0o600)):
             for f in os.listdir(d):
@@ -197,8 +218,10 @@ class Lab:
         add_second_wire(m, self.opt)
         # One file for the console and QEMU's messages; both append.
         self.errors = open(f"{self.run}/{m.name}.log", "ab")
-        m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
-                                     stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+        m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m),
+                                                  kvm), stdin=subprocess.DEVNULL,
+                                     stdout=self.errors, stderr=self.errors, close_fds=True,
+                                     pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
         for s in m.fds:
             s.close()
         self.watch(m.ports["ctl"], self.control, m)
@@ -208,11 +231,13 @@ class Lab:
         self.selector.register(m.pidfd, selectors.EVENT_READ, (self.gone, m))
 
     def power(self, who, on):
-        """Kills the QEMU of a machine, or starts another one. That one is not on the control network, whose sockets ended with
-        the first QEMU."""
+        """Kills the QEMU of a machine, or starts another one. That one is not on the control
+        network, whose sockets ended with the first QEMU."""
         i = next((i for i, m in enumerate(self.machines) if m.name == who), 0)
         if not i or self.opt.front != "vfio-user":
-            raise ValueError("only --front vfio-user has adapters that outlive a machine, and vm1 runs the command")
+            raise ValueError(
+                "only --front vfio-user has adapters that outlive a machine, and vm1 runs the command"
+            )
         m = self.machines[i]
         if on == (m.process.poll() is None):
             raise ValueError(f"{who} is {'on' if on else 'off'} already")
@@ -297,7 +322,7 @@ class Lab:
             tty.setraw(0)
             signal.signal(signal.SIGWINCH, lambda *_: self.winsize())
             self.winsize()
-            self.selector.register(0, selectors.EVENT_READ, (self.to_tty,))
+            self.selector.register(0, selectors.EVENT_READ, (self.to_tty, ))
         ctl.send(b"run\n")
 
     def winsize(self):
@@ -318,7 +343,8 @@ class Lab:
             pass
 
     def output(self, sock, fd):
-        """Passes on guest output up to the token that ends it; holds back a tail that may be the token's beginning."""
+        """Passes on guest output up to the token that ends it; holds back a tail that may be the
+        token's beginning."""
         try:
             data = sock.recv(262144)
         except BlockingIOError:
@@ -354,7 +380,8 @@ class Lab:
     # main loop
 
     def loop(self):
-        boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
+        boot_seconds = float(
+            os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
         began = time.monotonic()
         next_look = 0
         while True:
@@ -386,7 +413,8 @@ class Lab:
             raise Stalled(f"{m.name} stalled while booting", m)
 
     def stalled(self, m):
-        """On a busy host, an emulated machine sometimes calibrates its timers wrongly, and a processor sleeps for ever."""
+        """On a busy host, an emulated machine sometimes calibrates its timers wrongly, and a
+        processor sleeps for ever."""
         with open(f"{self.run}/{m.name}.log", "rb") as f:
             return stall.STALL in f.read()
 
@@ -394,15 +422,18 @@ class Lab:
         m.stall_shown = True
         time.sleep(1)
         report = stall.first_report(f"{self.run}/{m.name}.log")
-        for line in report + stall.describe(m.process.pid, lambda command: self.qmp(m.name, command)):
+        for line in report + stall.describe(m.process.pid,
+                                            lambda command: self.qmp(m.name, command)):
             say(f"stall: {m.name}: {line}")
 
     def stop(self, seconds):
         """Ends all processes; returns a line for each that did not end as it should."""
         if self.saved_tty:
             termios.tcsetattr(0, termios.TCSADRAIN, self.saved_tty)
-        bad = end_all({m.name: m.process for m in self.machines if m.process and not m.killed}, seconds)
-        bad += end_all({f"ternd{n or ''}": daemon for n, daemon in enumerate(self.daemons)}, max(5, seconds))
+        bad = end_all({m.name: m.process for m in self.machines if m.process and not m.killed},
+                      seconds)
+        bad += end_all({f"ternd{n or ''}": daemon for n, daemon in enumerate(self.daemons)},
+                       max(5, seconds))
         for host in self.hosts:
             host.close()
         shutil.rmtree(self.tmp, ignore_errors=True)
@@ -430,7 +461,8 @@ def write_all(fd, data):
 
 
 def end_all(processes, seconds):
-    """Ends {name: process}; returns a line for each that crashed, reported a failure or had to be killed."""
+    """Ends {name: process}; returns a line for each that crashed, reported a failure or had to be
+    killed."""
     bad = []
     for p in processes.values():
         if p.poll() is None:
@@ -445,7 +477,8 @@ def end_all(processes, seconds):
             bad.append(f"{name} did not end in {seconds:g} s")
             continue
         if status:
-            bad.append(f"{name} ended by {signal.Signals(-status).name}" if status < 0 else f"{name} ended with exit status {status}")
+            bad.append(f"{name} ended by {signal.Signals(-status).name}" if status <
+                       0 else f"{name} ended with exit status {status}")
     return bad
 
 
@@ -473,7 +506,8 @@ def collected(lab, status, why):
 
 
 def run(opt, again):
-    """Runs a lab; returns it with the command's exit status, or with None if a machine stalled and may be restarted."""
+    """Runs a lab; returns it with the command's exit status, or with None if a machine stalled and
+    may be restarted."""
     lab = Lab(opt, again)
     why = ""
     seconds = 2

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""layer.py BASE MERGED NAME...: writes a tar file on stdout, a layer that turns the guests' image of BASE into MERGED, as far as the
-packages NAME need it. BASE is a Debian tree, MERGED the same tree after packages were added.
+"""layer.py BASE MERGED NAME...: writes a tar file on stdout, a layer that turns the guests' image
+of BASE into MERGED, as far as the packages NAME need it. BASE is a Debian tree, MERGED the same
+tree after packages were added.
 
-The image lacks what tests/vm/image-excludes lists. A layer brings back those of its files that belong to a package NAME, or
-to one that such a package depends on. A file that MERGED lacks becomes a whiteout of overlayfs: a character device 0:0."""
+The image lacks what tests/vm/image-excludes lists. A layer brings back those of its files that
+belong to a package NAME, or to one that such a package depends on. A file that MERGED lacks becomes
+a whiteout of overlayfs: a character device 0:0."""
 import fnmatch
 import os
 import re
@@ -28,7 +30,10 @@ def read_excludes(path=EXCLUDES):
             elif line.strip():
                 pattern = fnmatch.translate(line.removeprefix("./"))
                 patterns.setdefault(section, []).append(re.sub(r"\\[Zz]$", "", pattern))
-    return {name: re.compile(f"(?:{'|'.join(found)})(?:/.*)?$", re.S) for name, found in patterns.items()}
+    return {
+        name: re.compile(f"(?:{'|'.join(found)})(?:/.*)?$", re.S)
+        for name, found in patterns.items()
+    }
 
 
 def walk(root):
@@ -45,26 +50,32 @@ def walk(root):
 
 
 def same(base, merged, path, old, new):
-    if (old.st_mode, old.st_uid, old.st_gid, old.st_rdev) != (new.st_mode, new.st_uid, new.st_gid, new.st_rdev):
+    if (old.st_mode, old.st_uid, old.st_gid, old.st_rdev) != (new.st_mode, new.st_uid, new.st_gid,
+                                                              new.st_rdev):
         return False
     if stat.S_ISLNK(new.st_mode):
         return os.readlink(os.path.join(base, path)) == os.readlink(os.path.join(merged, path))
-    return not stat.S_ISREG(new.st_mode) or (old.st_size, old.st_mtime_ns) == (new.st_size, new.st_mtime_ns)
+    return not stat.S_ISREG(new.st_mode) or (old.st_size, old.st_mtime_ns) == (new.st_size,
+                                                                               new.st_mtime_ns)
 
 
 def difference(base, merged, excludes, needed):
-    """(paths of the layer with their directories, paths of whiteouts). needed: paths of packages that the image may lack."""
+    """(paths of the layer with their directories, paths of whiteouts). needed: paths of packages
+    that the image may lack."""
     old, new = walk(base), walk(merged)
     scratch, large = (excludes[name].match for name in ("scratch", "large"))
 
     def wanted(path, st):
         changed = path not in old or not same(base, merged, path, old[path], st)
-        return path in needed and (changed or scratch(path) or large(path)) or changed and not scratch(path)
+        return path in needed and (changed or scratch(path)
+                                   or large(path)) or changed and not scratch(path)
 
     gone = {path for path in old if path not in new and not scratch(path) and not large(path)}
     # A directory that is gone hides what it had.
-    top = {path for path in gone
-           if os.path.dirname(path) not in gone and (not os.path.dirname(path) or stat.S_ISDIR(new[os.path.dirname(path)].st_mode))}
+    top = {
+        path for path in gone if os.path.dirname(path) not in gone and (
+            not os.path.dirname(path) or stat.S_ISDIR(new[os.path.dirname(path)].st_mode))
+    }
     paths = {path for path, st in new.items() if wanted(path, st)}
     for path in paths | top:
         while path := os.path.dirname(path):
@@ -73,15 +84,18 @@ def difference(base, merged, excludes, needed):
 
 
 def installed(root):
-    """{package: [its dependencies, each a list of alternatives]} of the installed packages, and {virtual package: provider}."""
+    """{package: [its dependencies, each a list of alternatives]} of the installed packages, and
+    {virtual package: provider}."""
     packages, provides = {}, {}
     with open(os.path.join(root, "var/lib/dpkg/status")) as f:
         for paragraph in f.read().split("\n\n"):
             fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.M))
             if not fields.get("Status", "").endswith(" installed"):
                 continue
-            depends = ", ".join(fields[name] for name in ("Pre-Depends", "Depends") if name in fields)
-            packages[fields["Package"]] = [[re.split(r"[ :(]", a.strip())[0] for a in d.split("|")] for d in depends.split(",") if d.strip()]
+            depends = ", ".join(fields[name] for name in ("Pre-Depends", "Depends")
+                                if name in fields)
+            packages[fields["Package"]] = [[re.split(r"[ :(]", a.strip())[0] for a in d.split("|")]
+                                           for d in depends.split(",") if d.strip()]
             for name in fields.get("Provides", "").split(","):
                 provides[name.split("(")[0].strip()] = fields["Package"]
     return packages, provides

@@ -43,7 +43,8 @@ lock() {
 	flock 9
 }
 
-# logged NAME CMD...: runs CMD quietly with progress messages; keeps its output and shows the end of it if CMD fails.
+# logged NAME CMD...: runs CMD quietly with progress messages; keeps its output and shows the end of
+# it if CMD fails.
 logged() {
 	local log=$TERN_CACHE/log/$1.log name=$1 status=0 ticker
 	shift
@@ -71,8 +72,8 @@ tidy() {
 	find "$TERN_CACHE" -maxdepth 1 -name "$1-*" -mtime +30 -exec rm -rf --one-file-system {} +
 }
 
-# room: the GiB that must be free on $TERN_CACHE's disk. The cache grows to 4 GiB, its compiler cache to 1 GiB more; once they
-# are filled, a run needs little.
+# room: the GiB that must be free on $TERN_CACHE's disk. The cache grows to 4 GiB, its compiler
+# cache to 1 GiB more; once they are filled, a run needs little.
 room() {
 	if [ -e "$TERN_CACHE/sysroot/.complete" ] && compgen -G "$TERN_CACHE/image-*/root.erofs" >/dev/null &&
 		compgen -G "$TERN_CACHE/qemu-*/build/qemu-system-x86_64" >/dev/null; then
@@ -107,8 +108,9 @@ else
 	UNSHARE=(unshare --user --map-root-user --map-auto)
 fi
 
-# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built from. The headers of a
-# distribution's package refer to each other by absolute paths: they appear where the package has them.
+# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built
+# from. The headers of a distribution's package refer to each other by absolute paths: they appear
+# where the package has them.
 bind_tree() {
 	local source root=${1%%/usr/src/*} dir binds=${TERN_BIND:+$TERN_BIND:}
 	if [ "$root" = "$1" ]; then
@@ -128,7 +130,8 @@ copy() {
 	"$VM_DIR/sysroot-run" rsync -rlcp "$@"
 }
 
-# ninja_build NAME SOURCE [CMAKE-OPTION]... -- TARGET...: builds the targets of the CMake project qemu-device/SOURCE in build/NAME.
+# ninja_build NAME SOURCE [CMAKE-OPTION]... -- TARGET...: builds the targets of the CMake project
+# qemu-device/SOURCE in build/NAME.
 ninja_build() {
 	local name=$1 source=$TERN_TOP/qemu-device/$2 build=$TERN_TOP/build/$1 options=()
 	shift 2
@@ -137,7 +140,8 @@ ninja_build() {
 		shift
 	done
 	shift
-	# Lets ccache take compilations that use CMake's precompiled header, which is made with the same definitions.
+	# Lets ccache take compilations that use CMake's precompiled header, which is made with the same
+	# definitions.
 	export CCACHE_SLOPPINESS=pch_defines,time_macros
 	mkdir -p "$build"
 	lock "$name-$(key "$TERN_TOP")"

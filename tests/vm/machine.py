@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A machine of the lab, the wires between machines, and the archive of files that a machine boots with."""
+"""A machine of the lab, the wires between machines, and the archive of files that a machine boots
+with."""
 import io
 import os
 import socket
@@ -35,7 +36,10 @@ class Machine:
         mine, fd = self.pair()
         mine.setblocking(False)
         self.ports[name] = mine
-        self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
+        self.args += [
+            "-chardev", f"socket,id={name},fd={fd}", "-device",
+            f"virtserialport,nr={nr},chardev={name},name=tern.{name}"
+        ]
 
 
 # Files of a run directory: what wire_of() and adapter_properties() name.
@@ -48,7 +52,8 @@ def wire_of(adapter):
 
 
 def shared_wire(machines, name):
-    """Connects tern devices of two machines by shared memory, which they negotiate over a socket pair."""
+    """Connects tern devices of two machines by shared memory, which they negotiate over a socket
+    pair."""
     for s, m in zip(socket.socketpair(), machines):
         s.set_inheritable(True)
         m.fds.append(s)
@@ -72,13 +77,16 @@ def wire(machines, net):
         return
     hub = {"wire": 1, "control": 2, "virtio": 3}.get(net) or 3 + int(net.removeprefix("wire"))
     for i, fd in enumerate(links):
-        first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
-                       "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
+        first.args += [
+            "-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}", "-netdev",
+            f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"
+        ]
     first.args += ["-netdev", f"hubport,id={net},hubid={hub}"]
 
 
 def connect(opt, machines):
-    """Connects the machines. Those of a single machine's wires end in this process: returns their sockets."""
+    """Connects the machines. Those of a single machine's wires end in this process: returns their
+    sockets."""
     wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
     if opt.front == "vfio-user":
         wires = []
@@ -117,7 +125,9 @@ def add_ports(m, opt):
             mine, fd = m.pair()
             mine.setblocking(False)
             m.ports["tty"] = mine
-            m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
+            m.args += [
+                "-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"
+            ]
 
 
 def adapter_properties(m, n, opt, run):
@@ -127,11 +137,17 @@ def adapter_properties(m, n, opt, run):
         props.append(f"pcap={run}/{wire_of(n)}.pcap")
     if opt.events:
         props.append(f"events={run}/{m.name}{f'-{n}' if n else ''}.events")
-    return props + [prop for vm, adapter, prop in map(split_prop, opt.device_prop) if vm in (None, m.index) and adapter in (None, n)]
+    return props + [
+        prop for vm, adapter, prop in map(split_prop, opt.device_prop)
+        if vm in (None, m.index) and adapter in (None, n)
+    ]
 
 
 def soft_roce_device(m, opt):
-    return ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+    return [
+        "-device",
+        f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="
+    ]
 
 
 def add_adapters(m, opt, run):
@@ -141,13 +157,21 @@ def add_adapters(m, opt, run):
     elif not opt.no_tern:
         end = "wire" if m.shared_wire else "netdev"
         for n in range(opt.adapters):
-            m.args += ["-device", ",".join([f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1}", *adapter_properties(m, n, opt, run)])]
+            m.args += [
+                "-device", ",".join([
+                    f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1}",
+                    *adapter_properties(m, n, opt, run)
+                ])
+            ]
 
 
 def add_second_wire(m, opt):
     """The end of the second wire."""
     if opt.virtio_wire:
-        m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+        m.args += [
+            "-device",
+            f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="
+        ]
 
 
 # TCG copies "rep movsb" byte by byte: without these flags Linux copies words, five times as fast.
@@ -156,41 +180,53 @@ EMULATED = "max,la57=off,erms=off,fsrm=off"
 
 def qemu_command(m, lab, initrd, kvm):
     opt = lab.opt
-    iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
+    iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"
+             ] if opt.iommu else []
     accel = ["-accel", "kvm"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256"]
     accel += ["-cpu", ",".join(["host" if kvm else EMULATED, *opt.cpu])]
-    append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
-              "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
-              + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
-    return [*lab.qemu, "-name", m.name,
-            "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}",
-            *memory(opt),
-            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd, "-append", append,
-            "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on", "-serial", "chardev:console",
-            "-qmp", f"unix:{lab.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
-            *root_ports(opt.adapters + 1),
-            "-drive", f"file={lab.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
-            "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
-            *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
-            *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
-            "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
-            *layers(lab.image), *m.args, *opt.qemu_arg]
+    append = (
+        "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
+        "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" +
+        (" intel_iommu=on" if opt.iommu else "") +
+        (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
+    return [
+        *lab.qemu, "-name", m.name, "-M", "q35,smm=off,usb=off,vmport=off" +
+        (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp",
+        f"{opt.smp},sockets={opt.nodes}", *memory(opt), "-nodefaults", "-no-user-config",
+        "-display", "none", "-no-reboot", "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd,
+        "-append", append, "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on",
+        "-serial", "chardev:console", "-qmp", f"unix:{lab.tmp}/{m.name}.qmp,server=on,wait=off",
+        *iommu, *root_ports(opt.adapters + 1), "-drive",
+        f"file={lab.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
+        "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
+        *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
+        *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
+        "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
+        *layers(lab.image), *m.args, *opt.qemu_arg
+    ]
 
 
 def memory(opt):
-    """A socket and an equal part of the memory for each node. ternd accesses memory that is shared."""
+    """A socket and an equal part of the memory for each node. ternd accesses memory that is
+    shared."""
     shared = opt.front == "vfio-user"
     kind, more = ("memfd", ",share=on") if shared else ("ram", "")
     if opt.nodes == 1:
-        return ["-object", f"memory-backend-memfd,id=ram,size={opt.mem},share=on", "-machine", "memory-backend=ram"] if shared else []
+        return [
+            "-object", f"memory-backend-memfd,id=ram,size={opt.mem},share=on", "-machine",
+            "memory-backend=ram"
+        ] if shared else []
     processors = opt.smp // opt.nodes
     unit = opt.mem.lstrip("0123456789")
-    kib = int(opt.mem.removesuffix(unit)) * {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}[unit] // opt.nodes
+    kib = int(opt.mem.removesuffix(unit)) * {
+        "K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30
+    }[unit] // opt.nodes
     args = []
     for n in range(opt.nodes):
-        args += ["-object", f"memory-backend-{kind},id=node{n},size={kib}K{more}",
-                 "-numa", f"node,memdev=node{n},cpus={n * processors}-{(n + 1) * processors - 1}"]
+        args += [
+            "-object", f"memory-backend-{kind},id=node{n},size={kib}K{more}", "-numa",
+            f"node,memdev=node{n},cpus={n * processors}-{(n + 1) * processors - 1}"
+        ]
     return args
 
 
@@ -198,32 +234,46 @@ def root_ports(number):
     """A port for each adapter, and an empty one."""
     args = []
     for n in range(1, number + 1):
-        args += ["-device", f"pcie-root-port,id=rp{n},chassis={n},slot={n},mem-reserve=64M,pref64-reserve=2G"]
+        args += [
+            "-device",
+            f"pcie-root-port,id=rp{n},chassis={n},slot={n},mem-reserve=64M,pref64-reserve=2G"
+        ]
     return args
 
 
 def layers(image):
-    """What lies over the root file system: another kernel's modules, packages. The initramfs finds them by their serial numbers."""
+    """What lies over the root file system: another kernel's modules, packages. The initramfs finds
+    them by their serial numbers."""
     args = []
-    found = [path for path in (f"{image}/modules.erofs", os.environ.get("TERN_PACKAGES")) if path and os.path.exists(path)]
+    found = [
+        path for path in (f"{image}/modules.erofs", os.environ.get("TERN_PACKAGES"))
+        if path and os.path.exists(path)
+    ]
     for n, path in enumerate(found, 1):
-        args += ["-drive", f"file={path},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
-                 "-device", f"virtio-blk-pci,drive=layer{n},serial=layer{n}"]
+        args += [
+            "-drive", f"file={path},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
+            "-device", f"virtio-blk-pci,drive=layer{n},serial=layer{n}"
+        ]
     return args
 
 
 def share(tag, path, more):
     """A directory of the host that guests mount by 9p."""
-    return ["-fsdev", f"local,id={tag},path={path},security_model=none{more},multidevs=remap", "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+    return [
+        "-fsdev", f"local,id={tag},path={path},security_model=none{more},multidevs=remap",
+        "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
+    ]
 
 
 def cpio(files):
-    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first initramfs."""
+    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first
+    initramfs."""
     out = io.BytesIO()
 
     def entry(name, mode, data):
-        out.write(b"070701" + b"".join(b"%08x" % n for n in
-                  (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)) + name.encode() + b"\0")
+        out.write(b"070701" + b"".join(b"%08x" % n
+                                       for n in (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0,
+                                                 len(name) + 1, 0)) + name.encode() + b"\0")
         out.write(bytes(-out.tell() % 4) + data)
         out.write(bytes(-out.tell() % 4))
 

@@ -13,43 +13,89 @@ LANES = list(read_lanes())
 
 
 def arguments():
-    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
+    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...",
+                                allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
-    p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
-    p.add_argument("--adapters", metavar="N", type=int, default=1, help="number of tern adapters in each machine; those with the same number share a wire (1)")
-    p.add_argument("--front", choices=["qemu", "vfio-user"], default="qemu", help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU")
-    p.add_argument("--two-hosts", action="store_true", help="with --front vfio-user: odd machines on one host, even ones on another, "
-                   "each a network namespace with a ternd; VXLAN joins their bridges")
-    p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
-                   "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
-    p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
-    p.add_argument("--package", metavar="NAME[,NAME]...", action="append", default=[], help="add Debian packages to the guests: names, or .deb files")
-    p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
-    p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
-    p.add_argument("--device-prop", metavar="[vmJ:][A:]K=V", action="append", default=[],
-                   help="property of the tern devices, in all machines or in one, of all adapters or of one (0, 1, ...)")
-    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="additional argument for every QEMU")
-    p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
+    p.add_argument("--lane", choices=LANES, default=LANES[0],
+                   help="kernel and user space of the guests")
+    p.add_argument(
+        "--adapters", metavar="N", type=int, default=1,
+        help="number of tern adapters in each machine; those with the same number share a wire (1)")
+    p.add_argument("--front", choices=["qemu", "vfio-user"], default="qemu",
+                   help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU")
+    p.add_argument(
+        "--two-hosts", action="store_true",
+        help="with --front vfio-user: odd machines on one host, even ones on another, "
+        "each a network namespace with a ternd; VXLAN joins their bridges")
+    p.add_argument(
+        "--kernel", metavar="TREE|BZIMAGE|DIR",
+        help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
+        "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree"
+    )
+    p.add_argument("--modules", metavar="DIR",
+                   help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
+    p.add_argument("--package", metavar="NAME[,NAME]...", action="append", default=[],
+                   help="add Debian packages to the guests: names, or .deb files")
+    p.add_argument(
+        "--overlay", metavar="DIR", help=
+        "files copied over the guests' root file system; a libtern among them replaces the checkout's"
+    )
+    p.add_argument("--share", metavar="DIR",
+                   help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
+    p.add_argument(
+        "--device-prop", metavar="[vmJ:][A:]K=V", action="append", default=[], help=
+        "property of the tern devices, in all machines or in one, of all adapters or of one (0, 1, ...)"
+    )
+    p.add_argument("--qemu-arg", metavar="A", action="append", default=[],
+                   help="additional argument for every QEMU")
+    p.add_argument("--timeout", metavar="S", type=float,
+                   help="give up after S seconds (exit status 124)")
     p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
     p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
-    p.add_argument("--cpu", metavar="K=V[,K=V]...", action="append", default=[], help="properties of the processors, as those of QEMU's -cpu")
-    p.add_argument("--nodes", metavar="N", type=int, default=1, help="number of NUMA nodes of each machine, with equal parts of its memory and processors (1)")
-    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
-    p.add_argument("--events", action="store_true", help="log what each adapter does: RUN-DIR/vmJ.events, of further adapters vmJ-1.events, ...")
-    p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
-    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
-    p.add_argument("--no-collect", action="store_true", help="collect nothing when CMD fails; otherwise RUN-DIR/failure-N has the state of all machines")
+    p.add_argument("--cpu", metavar="K=V[,K=V]...", action="append", default=[],
+                   help="properties of the processors, as those of QEMU's -cpu")
+    p.add_argument(
+        "--nodes", metavar="N", type=int, default=1, help=
+        "number of NUMA nodes of each machine, with equal parts of its memory and processors (1)")
+    p.add_argument(
+        "--pcap", action="store_true",
+        help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ..."
+    )
+    p.add_argument(
+        "--events", action="store_true",
+        help="log what each adapter does: RUN-DIR/vmJ.events, of further adapters vmJ-1.events, ..."
+    )
+    p.add_argument(
+        "--check-dmesg", action="store_true",
+        help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
+    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"),
+                   help="directory for console logs and the capture (build/run)")
+    p.add_argument(
+        "--no-collect", action="store_true", help=
+        "collect nothing when CMD fails; otherwise RUN-DIR/failure-N has the state of all machines")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
-    p.add_argument("--stdin", action="store_true", help="CMD reads this standard input, which is read to its end before the boot")
-    p.add_argument("--iommu", action="store_true", help="put an emulated VT-d between devices and memory")
-    p.add_argument("--no-driver", action="store_true", help="do not load the drivers; CMD can, with tern-up")
-    p.add_argument("--no-tern", action="store_true", help="machines without the tern device and its drivers")
-    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
-    p.add_argument("--net-wire", action="store_true", help="connect two machines by a -netdev, as more are, instead of shared memory")
-    p.add_argument("--loop", action="store_true", help="connect the two adapters of a single machine to each other")
-    p.add_argument("--virtio-wire", action="store_true", help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
-    p.add_argument("--mtu", type=int, default=4500, help="MTU of the wires (4500, enough for a path MTU of 4096)")
-    p.add_argument("--mutate", action="store_true", help="use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows")
+    p.add_argument("--stdin", action="store_true",
+                   help="CMD reads this standard input, which is read to its end before the boot")
+    p.add_argument("--iommu", action="store_true",
+                   help="put an emulated VT-d between devices and memory")
+    p.add_argument("--no-driver", action="store_true",
+                   help="do not load the drivers; CMD can, with tern-up")
+    p.add_argument("--no-tern", action="store_true",
+                   help="machines without the tern device and its drivers")
+    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[],
+                   help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--net-wire", action="store_true",
+                   help="connect two machines by a -netdev, as more are, instead of shared memory")
+    p.add_argument("--loop", action="store_true",
+                   help="connect the two adapters of a single machine to each other")
+    p.add_argument("--virtio-wire", action="store_true",
+                   help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
+    p.add_argument("--mtu", type=int, default=4500,
+                   help="MTU of the wires (4500, enough for a path MTU of 4096)")
+    p.add_argument(
+        "--mutate", action="store_true", help=
+        "use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows"
+    )
     p.add_argument("--no-build", action="store_true", help="use the existing build")
     p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
@@ -77,13 +123,17 @@ def arguments():
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
-        p.error("--front vfio-user does not go with --mutate or --net-wire, and with --soft-roce only on --two-hosts")
+        p.error(
+            "--front vfio-user does not go with --mutate or --net-wire, and with --soft-roce only on --two-hosts"
+        )
     check_kernel(p, a)
     check_packages(p, a)
     for prop in a.device_prop:
         vm, adapter, _ = split_prop(prop)
         if not 1 <= (vm or 1) <= a.vms or not 0 <= (adapter or 0) < a.adapters:
-            p.error(f"--device-prop {prop}: there is no such {'machine' if not 1 <= (vm or 1) <= a.vms else 'adapter'}")
+            p.error(
+                f"--device-prop {prop}: there is no such {'machine' if not 1 <= (vm or 1) <= a.vms else 'adapter'}"
+            )
     if a.overlay and not os.path.isdir(a.overlay):
         p.error(f"--overlay: no such directory: {a.overlay}")
     for path in (a.share, a.run_dir):
@@ -105,14 +155,16 @@ def split_prop(text):
 
 
 def check_kernel(p, a):
-    """Sets a.own to the kernel.Kernel of --kernel. In the sysroot, which does not show it, run-vm has taken all of it."""
+    """Sets a.own to the kernel.Kernel of --kernel. In the sysroot, which does not show it, run-vm
+    has taken all of it."""
     a.own = None
     if a.modules and not a.kernel:
         p.error("--modules belongs to --kernel")
     if not a.kernel or os.environ.get("TERN_IMAGE"):
         return
     try:
-        a.own = kernel.find(a.kernel, a.modules, "" if a.no_tern else "later" if a.no_driver else "needed")
+        a.own = kernel.find(a.kernel, a.modules,
+                            "" if a.no_tern else "later" if a.no_driver else "needed")
     except kernel.Wrong as e:
         p.error(f"--kernel: {e}")
 
@@ -125,16 +177,23 @@ def check_packages(p, a):
             if not os.path.isfile(name) and not os.environ.get("TERN_PACKAGES"):
                 p.error(f"--package: no such file: {name}")
             a.package[i] = os.path.realpath(name)
-        elif not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?", name):
+        elif not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?",
+                              name):
             p.error(f"--package: {name} is no name of a package")
 
 
 def plan(a):
     """Returns what run-vm must prepare before the machines start, as shell assignments."""
-    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "overlay")}
+    path = {
+        name: os.path.realpath(getattr(a, name)) if getattr(a, name) else ""
+        for name in ("share", "run_dir", "overlay")
+    }
     own = a.own or kernel.Kernel("", "")
-    words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
-             "front": a.front, "mutate": "--mutate" * a.mutate, "kernel": own.image, "release": own.release, "modules": own.modules, "tree": own.tree,
-             "drivers": own.drivers, **path}
+    words = {
+        "build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty),
+        "lane": a.lane, "front": a.front, "mutate": "--mutate" * a.mutate, "kernel": own.image,
+        "release": own.release, "modules": own.modules, "tree": own.tree, "drivers": own.drivers,
+        **path
+    }
     lines = [f"{k}={shlex.quote(str(v))}" for k, v in words.items()]
     return "\n".join([*lines, f"packages=({shlex.join(a.package)})"])

@@ -1,11 +1,13 @@
-"""Describes a machine whose kernel reports a stall: the kernel's first report, QEMU's threads and the processors' state."""
+"""Describes a machine whose kernel reports a stall: the kernel's first report, QEMU's threads and
+the processors' state."""
 import os
 import re
 import time
 
 STALL = b"detected stalls on CPUs"
 # Registers and code in a trace add nothing to the function names.
-_DULL = re.compile(r"\] (R[A-D0-9][A-Z0-9]*|RSP|RDX|FS|CS|CR2|DR\d|PKRU|Code|Modules linked in|Hardware name)\b")
+_DULL = re.compile(
+    r"\] (R[A-D0-9][A-Z0-9]*|RSP|RDX|FS|CS|CR2|DR\d|PKRU|Code|Modules linked in|Hardware name)\b")
 _PROCESSOR = re.compile(r"^(CPU#|.*\b(RIP|EIP)=|.*\b(LVTT|Timer|ISR|IRR)\b)")
 
 
@@ -14,7 +16,9 @@ def first_report(path, lines=45):
     with open(path, errors="replace") as f:
         text = f.read().splitlines()
     start = next((i for i, line in enumerate(text) if STALL.decode() in line), None)
-    return [] if start is None else [line for line in text[start:start + 3 * lines] if not _DULL.search(line)][:lines]
+    return [] if start is None else [
+        line for line in text[start:start + 3 * lines] if not _DULL.search(line)
+    ][:lines]
 
 
 def in_driver(report):
@@ -31,7 +35,8 @@ def _threads(pid):
 
 
 def _processors(ask):
-    for command in ("info status", "info cpus", "info registers -a", "info lapic 0", "info lapic 1"):
+    for command in ("info status", "info cpus", "info registers -a", "info lapic 0",
+                    "info lapic 1"):
         answer = ask({"execute": "human-monitor-command", "arguments": {"command-line": command}})
         for line in str(answer.get("return", answer)).splitlines():
             if not command.startswith(("info registers", "info lapic")) or _PROCESSOR.match(line):

@@ -17,7 +17,8 @@ def connect(path, seconds):
 
 
 def qmp(path, command, seconds=120):
-    """QEMU's answer to a command: {"return": ...} or {"error": {"desc": ...}}. QEMU serves one monitor at a time."""
+    """QEMU's answer to a command: {"return": ...} or {"error": {"desc": ...}}. QEMU serves one
+    monitor at a time."""
     with connect(path, seconds) as s:
         f = s.makefile("rw")
         f.readline()
@@ -32,7 +33,8 @@ def qmp(path, command, seconds=120):
 
 
 def ternd(path, request, seconds=60, file=None):
-    """The result of a request to ternd; `file`: an open file that it passes. Raises ValueError if ternd refuses."""
+    """The result of a request to ternd; `file`: an open file that it passes. Raises ValueError if
+    ternd refuses."""
     with connect(path, seconds) as s:
         line = json.dumps(request).encode() + b"\n"
         if file is None:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Finds the connections in a capture.
 
-A packet of a connection has the number of its destination QP, but not of its source QP. A flow is the packets from one address
-to one QP of another; two flows in opposite directions are a connection. They are matched over the whole capture before anything
-is judged: by the UDP source port, which IBTA's convention (rdma_calc_flow_label) computes from both QP numbers, else by responses
-with the PSNs of recent requests. A file given by the user overrides both.
+A packet of a connection has the number of its destination QP, but not of its source QP. A flow is
+the packets from one address to one QP of another; two flows in opposite directions are a
+connection. They are matched over the whole capture before anything is judged: by the UDP source
+port, which IBTA's convention (rdma_calc_flow_label) computes from both QP numbers, else by
+responses with the PSNs of recent requests. A file given by the user overrides both.
 """
 import collections
 import ipaddress
@@ -35,17 +36,18 @@ def convention(a, b):
 
 class Flow:
     """The packets to one QP from one address and UDP source port."""
-    __slots__ = ("key", "smac", "dmac", "first", "recent", "sizes", "response_sizes", "longest", "votes", "peer")
+    __slots__ = ("key", "smac", "dmac", "first", "recent", "sizes", "response_sizes", "longest",
+                 "votes", "peer")
 
     def __init__(self, key, smac, dmac, number):
         self.key = key  # (src, dst, class, destination QP, source port)
         self.smac, self.dmac = smac, dmac
         self.first = number  # frame
-        self.recent = collections.OrderedDict()         # last requests not yet answered: frame by PSN
-        self.sizes = collections.Counter()              # payloads of FIRST and MIDDLE
-        self.response_sizes = collections.Counter()     # the same of READ responses
-        self.longest = 0                                # payload of any packet
-        self.votes = collections.Counter()              # flows whose responses have PSNs of our requests
+        self.recent = collections.OrderedDict()  # last requests not yet answered: frame by PSN
+        self.sizes = collections.Counter()  # payloads of FIRST and MIDDLE
+        self.response_sizes = collections.Counter()  # the same of READ responses
+        self.longest = 0  # payload of any packet
+        self.votes = collections.Counter()  # flows whose responses have PSNs of our requests
         self.peer = None
 
 
@@ -56,20 +58,22 @@ def _mtu(sizes):
 
 
 class Connections:
-    """The flows of a capture, each with its reverse flow, if that was found. Without a path the caller adds the frames and pairs."""
-
+    """The flows of a capture, each with its reverse flow, if that was found. Without a path the
+    caller adds the frames and pairs."""
     def __init__(self, path=None, pairs=(), limit=None):
         self.flows = {}
         self.back = collections.defaultdict(list)  # (src, dst, class): flows
         self.port = collections.defaultdict(list)  # the same and the port
-        self.asking = collections.defaultdict(collections.OrderedDict)  # the same: flows, the last one that requested last
+        self.asking = collections.defaultdict(
+            collections.OrderedDict)  # the same: flows, the last one that requested last
         if path is None:
             return
         for number, _, data, whole in records(path):
             if limit and number > limit:
                 break
             self.skim(number, data)
-        self.pair({(ipaddress.ip_address(x).packed, int(a, 0), ipaddress.ip_address(y).packed, int(b, 0)) for x, a, y, b in pairs})
+        self.pair({(ipaddress.ip_address(x).packed, int(a, 0), ipaddress.ip_address(y).packed,
+                    int(b, 0)) for x, a, y, b in pairs})
 
     def skim(self, number, data):
         found = find_udp(data)
@@ -84,8 +88,10 @@ class Connections:
         op = OPCODES.get(data[bth])
         if op is None or op.cls not in (RC, UC, XRC):
             return None
-        src, dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
-        key = (src, dst, op.cls, int.from_bytes(data[bth + 5:bth + 8], "big"), data[udp] << 8 | data[udp + 1])
+        src, dst = (data[ip + 12:ip + 16],
+                    data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
+        key = (src, dst, op.cls, int.from_bytes(data[bth + 5:bth + 8],
+                                                "big"), data[udp] << 8 | data[udp + 1])
         flow = self.flows.get(key)
         if flow is None:
             flow = self.flows[key] = Flow(key, data[6:12], data[0:6], number)
@@ -109,10 +115,12 @@ class Connections:
         return flow
 
     def vote(self, flow, psn):
-        """A response in `flow` answers a flow in the opposite direction, most likely the one that requested first."""
+        """A response in `flow` answers a flow in the opposite direction, most likely the one that
+        requested first."""
         src, dst, cls, _, port = flow.key
         asking = self.asking.get((dst, src, cls, port))
-        candidates = islice(reversed(asking.values()), RECENT) if asking else self.back.get((dst, src, cls), ())[-RECENT:]
+        candidates = islice(reversed(asking.values()), RECENT) if asking else self.back.get(
+            (dst, src, cls), ())[-RECENT:]
         asked = [other for other in candidates if psn in other.recent]
         if asked:
             other = min(asked, key=lambda f: f.recent[psn])
@@ -127,7 +135,8 @@ class Connections:
             src, dst, cls, qp, port = flow.key
             if cls == UC:
                 continue
-            likely = set(self.near(self.port.get((dst, src, cls, port), ()), flow)) | set(flow.votes)
+            likely = set(self.near(self.port.get((dst, src, cls, port),
+                                                 ()), flow)) | set(flow.votes)
             for peer in partners.get((dst, qp, src), ()):
                 likely.update(self.near(named.get((dst, src, cls, peer), ()), flow))
             for key in likely:
@@ -147,14 +156,16 @@ class Connections:
 
     @staticmethod
     def near(flows, flow):
-        """The keys of the flows that begin about when this one does. A capture may have any number of flows with one port."""
+        """The keys of the flows that begin about when this one does. A capture may have any number
+        of flows with one port."""
         if len(flows) > RECENT:
             at = max(0, bisect_left(flows, flow.first, key=lambda f: f.first) - RECENT // 2)
             flows = flows[at:at + RECENT]
         return [f.key for f in flows]
 
     def partners(self, given):
-        """What the user says: the QPs that are peers of (address, QP, address), and the flows to a QP."""
+        """What the user says: the QPs that are peers of (address, QP, address), and the flows to a
+        QP."""
         partners, named = collections.defaultdict(list), collections.defaultdict(list)
         for x, a, y, b in given:
             partners[x, a, y].append(b)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """RoCEv2 on the wire: opcodes and their headers, where they lie in a frame, the ICRC.
 
-Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's source.
+Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's
+source.
 """
 import struct
 import zlib
@@ -12,7 +13,12 @@ RC, UC, UD, CNP, XRC = 0x00, 0x20, 0x60, 0x80, 0xA0
 CLASS_NAMES = {RC: "RC", UC: "UC", UD: "UD", CNP: "CNP", XRC: "XRC"}
 
 # The kinds of packets.
-SEND, WRITE, READ, ATOMIC, FLUSH, ATOMIC_WRITE = "SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"
+SEND = "SEND"
+WRITE = "WRITE"
+READ = "READ"
+ATOMIC = "ATOMIC"
+FLUSH = "FLUSH"
+ATOMIC_WRITE = "ATOMIC_WRITE"
 READ_RESPONSE, ACK, ATOMIC_ACK, NOTIFY = "READ_RESPONSE", "ACK", "ATOMIC_ACK", "CNP"
 
 ICRC_SEED = zlib.crc32(b"\xff" * 8)
@@ -20,7 +26,8 @@ ICRC_SEED = zlib.crc32(b"\xff" * 8)
 
 class Opcode:
     """The properties of an opcode of one class. `first` and `last`: in its message or response."""
-    __slots__ = ("code", "cls", "name", "kind", "first", "last", "response", "headers", "payload", "size", "data", "answered")
+    __slots__ = ("code", "cls", "name", "kind", "first", "last", "response", "headers", "payload",
+                 "size", "data", "answered")
 
     def __init__(self, code, name, kind, first, last, headers, payload):
         self.code, self.cls = code, code & 0xE0
@@ -34,42 +41,40 @@ class Opcode:
         self.answered = kind in (READ, ATOMIC, FLUSH, ATOMIC_WRITE)
 
 
-HEADER_SIZE = {"DETH": 8, "XRCETH": 4, "FETH": 4, "RETH": 16, "AtomicETH": 28, "AETH": 4, "AtomicAckETH": 8, "ImmDt": 4, "IETH": 4}
+HEADER_SIZE = {
+    "DETH": 8, "XRCETH": 4, "FETH": 4, "RETH": 16, "AtomicETH": 28, "AETH": 4, "AtomicAckETH": 8,
+    "ImmDt": 4, "IETH": 4
+}
 
 
 def _opcodes():
     first, middle, last, only = (True, False), (False, False), (False, True), (True, True)
     connected = [  # code, name, kind, place, headers, payload
-        (0x00, "SEND_FIRST", SEND, first, (), True),
-        (0x01, "SEND_MIDDLE", SEND, middle, (), True),
+        (0x00, "SEND_FIRST", SEND, first, (), True), (0x01, "SEND_MIDDLE", SEND, middle, (), True),
         (0x02, "SEND_LAST", SEND, last, (), True),
-        (0x03, "SEND_LAST_IMM", SEND, last, ("ImmDt",), True),
+        (0x03, "SEND_LAST_IMM", SEND, last, ("ImmDt", ), True),
         (0x04, "SEND_ONLY", SEND, only, (), True),
-        (0x05, "SEND_ONLY_IMM", SEND, only, ("ImmDt",), True),
-        (0x06, "WRITE_FIRST", WRITE, first, ("RETH",), True),
+        (0x05, "SEND_ONLY_IMM", SEND, only, ("ImmDt", ), True),
+        (0x06, "WRITE_FIRST", WRITE, first, ("RETH", ), True),
         (0x07, "WRITE_MIDDLE", WRITE, middle, (), True),
         (0x08, "WRITE_LAST", WRITE, last, (), True),
-        (0x09, "WRITE_LAST_IMM", WRITE, last, ("ImmDt",), True),
-        (0x0A, "WRITE_ONLY", WRITE, only, ("RETH",), True),
+        (0x09, "WRITE_LAST_IMM", WRITE, last, ("ImmDt", ), True),
+        (0x0A, "WRITE_ONLY", WRITE, only, ("RETH", ), True),
         (0x0B, "WRITE_ONLY_IMM", WRITE, only, ("RETH", "ImmDt"), True),
-        (0x16, "SEND_LAST_INV", SEND, last, ("IETH",), True),
-        (0x17, "SEND_ONLY_INV", SEND, only, ("IETH",), True),
+        (0x16, "SEND_LAST_INV", SEND, last, ("IETH", ), True),
+        (0x17, "SEND_ONLY_INV", SEND, only, ("IETH", ), True),
     ]
-    reliable = [
-        (0x0C, "READ_REQUEST", READ, only, ("RETH",), False),
-        (0x13, "COMPARE_SWAP", ATOMIC, only, ("AtomicETH",), False),
-        (0x14, "FETCH_ADD", ATOMIC, only, ("AtomicETH",), False),
-        (0x1C, "FLUSH", FLUSH, only, ("FETH", "RETH"), False),
-        (0x1D, "ATOMIC_WRITE", ATOMIC_WRITE, only, ("RETH",), True),
-    ]
-    responses = [
-        (0x0D, "READ_RESPONSE_FIRST", READ_RESPONSE, first, ("AETH",), True),
-        (0x0E, "READ_RESPONSE_MIDDLE", READ_RESPONSE, middle, (), True),
-        (0x0F, "READ_RESPONSE_LAST", READ_RESPONSE, last, ("AETH",), True),
-        (0x10, "READ_RESPONSE_ONLY", READ_RESPONSE, only, ("AETH",), True),
-        (0x11, "ACKNOWLEDGE", ACK, only, ("AETH",), False),
-        (0x12, "ATOMIC_ACKNOWLEDGE", ATOMIC_ACK, only, ("AETH", "AtomicAckETH"), False),
-    ]
+    reliable = [(0x0C, "READ_REQUEST", READ, only, ("RETH", ), False),
+                (0x13, "COMPARE_SWAP", ATOMIC, only, ("AtomicETH", ), False),
+                (0x14, "FETCH_ADD", ATOMIC, only, ("AtomicETH", ), False),
+                (0x1C, "FLUSH", FLUSH, only, ("FETH", "RETH"), False),
+                (0x1D, "ATOMIC_WRITE", ATOMIC_WRITE, only, ("RETH", ), True), ]
+    responses = [(0x0D, "READ_RESPONSE_FIRST", READ_RESPONSE, first, ("AETH", ), True),
+                 (0x0E, "READ_RESPONSE_MIDDLE", READ_RESPONSE, middle, (), True),
+                 (0x0F, "READ_RESPONSE_LAST", READ_RESPONSE, last, ("AETH", ), True),
+                 (0x10, "READ_RESPONSE_ONLY", READ_RESPONSE, only, ("AETH", ), True),
+                 (0x11, "ACKNOWLEDGE", ACK, only, ("AETH", ), False),
+                 (0x12, "ATOMIC_ACKNOWLEDGE", ATOMIC_ACK, only, ("AETH", "AtomicAckETH"), False), ]
     table = {}
 
     def add(cls, rows, more=()):
@@ -78,9 +83,9 @@ def _opcodes():
 
     add(RC, connected + reliable + responses)
     add(UC, connected)  # 0x36 and 0x37 are tern's own
-    add(XRC, connected + reliable, ("XRCETH",))
+    add(XRC, connected + reliable, ("XRCETH", ))
     add(XRC, responses)
-    add(UD, [r for r in connected if r[0] in (0x04, 0x05)], ("DETH",))
+    add(UD, [r for r in connected if r[0] in (0x04, 0x05)], ("DETH", ))
     add(CNP, [(0x01, "CNP", NOTIFY, only, (), True)])
     return table
 
@@ -96,7 +101,8 @@ def address_text(address):
 
 
 def find_udp(data):
-    """(offset of the IP header, offset of the UDP header, whether it is IPv4) of a frame to RoCE's port, else None."""
+    """(offset of the IP header, offset of the UDP header, whether it is IPv4) of a frame to RoCE's
+    port, else None."""
     if len(data) < 42:
         return None
     at = 14
@@ -105,7 +111,8 @@ def find_udp(data):
         at, kind = 18, data[16:18]
     if kind == b"\x08\x00":
         ip4, udp = True, at + (data[at] & 15) * 4
-        if data[at] >> 4 != 4 or data[at + 9] != 17 or (data[at + 6] & 0x1F) or data[at + 7] or udp < at + 20:
+        if data[at] >> 4 != 4 or data[at + 9] != 17 or (data[at + 6]
+                                                        & 0x1F) or data[at + 7] or udp < at + 20:
             return None
     elif kind == b"\x86\xdd":
         ip4, udp = False, at + 40

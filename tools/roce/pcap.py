@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads captures of Ethernet: pcap and pcapng, either byte order, any resolution of time. A capture is not trusted."""
+"""Reads captures of Ethernet: pcap and pcapng, either byte order, any resolution of time. A capture
+is not trusted."""
 import os
 import struct
 
@@ -8,15 +9,16 @@ SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
 TSRESOL, TSOFFSET = 9, 14
 SECOND = 1_000_000_000
 SHORTEST = 24  # the header of a pcap file
-PIECE = 16 << 20    # bytes that are read at once
-LONGEST = 1 << 28   # of a frame, or a block of a pcapng file
+PIECE = 16 << 20  # bytes that are read at once
+LONGEST = 1 << 28  # of a frame, or a block of a pcapng file
 
 
 def records(path, cut=None):
-    """Yields (number, time in ns, bytes, whole) of each frame. cut(number) is called if the file ends within that frame.
+    """Yields (number, time in ns, bytes, whole) of each frame. cut(number) is called if the file
+    ends within that frame.
 
-    Raises ValueError for a file that is no capture of Ethernet. The file is not mapped: one that becomes shorter would end this
-    process."""
+    Raises ValueError for a file that is no capture of Ethernet. The file is not mapped: one that
+    becomes shorter would end this process."""
     with open(path, "rb") as f:
         reader, size, ended = Reader(path), PIECE, []
         while True:
@@ -34,8 +36,8 @@ def records(path, cut=None):
 
 
 class _Interface:
-    """What an interface description says: link type, nanoseconds of a tick as a fraction, offset in seconds."""
-
+    """What an interface description says: link type, nanoseconds of a tick as a fraction, offset in
+    seconds."""
     def __init__(self, body, order):
         self.ethernet = struct.unpack_from(order + "H", body)[0] == ETHERNET
         self.mul, self.div, self.offset = 1000, 1, 0
@@ -47,7 +49,7 @@ class _Interface:
                 break
             if code == TSRESOL and size == 1:
                 power = value[0] & 0x7F
-                self.mul, self.div = SECOND, 1 << power if value[0] & 0x80 else 10 ** power
+                self.mul, self.div = SECOND, 1 << power if value[0] & 0x80 else 10**power
             elif code == TSOFFSET and size == 8:
                 self.offset = struct.unpack(order + "q", value)[0] * SECOND
             at += 4 + size + -size % 4
@@ -57,22 +59,24 @@ class _Interface:
 
 
 class Reader:
-    """Cuts a capture into frames, piece by piece if it grows. `at`: where in the file the next frame or block begins."""
-
+    """Cuts a capture into frames, piece by piece if it grows. `at`: where in the file the next
+    frame or block begins."""
     def __init__(self, path):
         self.path, self.at, self.number = path, 0, 0
         self.blocks, self.order, self.unit = False, "<", 1000
         self.interfaces, self.now, self.ethernet = [], 0, 0
 
     def frames(self, m, cut=None):
-        """Yields (number, time in ns, bytes, whole) of each frame in `m`: the file's bytes from `at` on, from 0 on at least SHORTEST.
+        """Yields (number, time in ns, bytes, whole) of each frame in `m`: the file's bytes from
+        `at` on, from 0 on at least SHORTEST.
 
         cut(number) is called if `m` ends within that frame; a later call continues with it."""
         begin = 0
         if not self.at:
             self.blocks = m[:4] == b"\n\r\r\n"
             begin = 0 if self.blocks else self._begin(m)
-        yield from (self._pcapng if self.blocks else self._pcap)(m, begin, cut or (lambda number: None))
+        yield from (self._pcapng if self.blocks else self._pcap)(m, begin, cut
+                                                                 or (lambda number: None))
 
     def check(self):
         """Raises ValueError if no frame was of Ethernet."""
@@ -154,7 +158,8 @@ class Reader:
         if len(body) < 20:
             return None
         which, high, low, caplen, length = struct.unpack_from(self.order + "IIIII", body)
-        if which >= len(self.interfaces) or not self.interfaces[which].ethernet or caplen > len(body) - 20:
+        if which >= len(
+                self.interfaces) or not self.interfaces[which].ethernet or caplen > len(body) - 20:
             return None
         self.now = self.interfaces[which].time(high << 32 | low)
         return self.now, body[20:20 + caplen], caplen == length

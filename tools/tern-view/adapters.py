@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The adapters whose faults the live page sets: of ternd, by its control socket, and of QEMU, by QMP. The device reads the rules' syntax."""
+"""The adapters whose faults the live page sets: of ternd, by its control socket, and of QEMU, by
+QMP. The device reads the rules' syntax."""
 import glob
 import json
 import os
@@ -25,20 +26,22 @@ def plain(error):
 
 class OfTernd:
     """A port of ternd."""
-
     def __init__(self, control, name):
         self.control, self.name = control, name
 
     def faults(self, change=None):
         """The report of the rules, after the change if there is one."""
-        return monitor.ternd(self.control, {"command": "faults", "port": self.name, **({} if change is None else {"rules": change})}, SECONDS)["rules"]
+        return monitor.ternd(self.control, {
+            "command": "faults", "port": self.name, **({} if change is None else {"rules": change})
+        }, SECONDS)["rules"]
 
 
 class OfQemu:
     """A device of QEMU."""
-
     def __init__(self, socket, machine, device, alone):
-        self.socket, self.device, self.name = socket, device, machine if alone else f"{machine}:{device.removeprefix('tern')}"
+        self.socket = socket
+        self.device = device
+        self.name = machine if alone else f"{machine}:{device.removeprefix('tern')}"
 
     def faults(self, change=None):
         at = {"path": f"/machine/peripheral/{self.device}", "property": "faults"}
@@ -61,14 +64,18 @@ def of_ternd(control):
 
 def of_qemu(socket):
     machine = os.path.basename(socket).removesuffix(".qmp")
-    devices = [p["name"] for p in returned(socket, "qom-list", {"path": "/machine/peripheral"}) if p["type"] == "child<tern>"]
+    devices = [
+        p["name"] for p in returned(socket, "qom-list", {"path": "/machine/peripheral"})
+        if p["type"] == "child<tern>"
+    ]
     return [OfQemu(socket, machine, device, len(devices) == 1) for device in sorted(devices)]
 
 
 def of_lab(directory):
     """The adapters of the lab that has its sockets in this directory."""
     controls = sorted(glob.glob(os.path.join(glob.escape(directory), "ternd*.ctl")))
-    sockets = sorted(glob.glob(os.path.join(glob.escape(directory), "vm*.qmp")), key=lambda path: (len(path), path))
+    sockets = sorted(glob.glob(os.path.join(glob.escape(directory), "vm*.qmp")), key=lambda path:
+                     (len(path), path))
     found = []
     for path in controls or sockets:
         try:
@@ -92,7 +99,6 @@ def rules_of(report):
 
 class Adapters:
     """find(): those that there are now. One request at a time."""
-
     def __init__(self, find):
         self.find, self.lock = find, threading.Lock()
 
@@ -115,7 +121,8 @@ class Adapters:
             return {"name": adapter.name, "rules": [], "notes": [], "error": plain(e)}
 
     def change(self, request):
-        """{"adapter", "add": rules} or {"adapter", "remove": rules} or {"adapter", "clear": true}."""
+        """{"adapter", "add": rules} or {"adapter", "remove": rules} or {"adapter", "clear":
+        true}."""
         if not isinstance(request, dict) or not isinstance(request.get("adapter"), str):
             raise Refused("which adapter?")
         with self.lock:

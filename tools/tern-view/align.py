@@ -1,42 +1,51 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Finds the packets of captures in event logs, and with them how much a log's clock differs from that of the captures.
+"""Finds the packets of captures in event logs, and with them how much a log's clock differs from
+that of the captures.
 
-A record SENT or RECEIVED has the opcode, PSN, destination QP and payload length of its packet; the adapter's address says whose it is."""
+A record SENT or RECEIVED has the opcode, PSN, destination QP and payload length of its packet; the
+adapter's address says whose it is."""
 from array import array
 from bisect import bisect_left
 
 from capture import NONE
 from events import LATEST, RECEIVED, SENT, Events
 
-
 SOURCE, DESTINATION, ANY = slice(6, 12), slice(0, 6), slice(0, 0)
 
 
 class Packets:
     """The packets of the captures by what a record knows of them."""
-
     def __init__(self, capture):
         self.columns, self.by = capture.columns, {}
         self.qps = [flow.key[3] for flow in capture.flows]
-        self.macs = {head[part] for head in {bytes(h[:12]) for h in capture.columns.heads} for part in (SOURCE, DESTINATION)}
+        self.macs = {
+            head[part] for head in {bytes(h[:12]) for h in capture.columns.heads}
+            for part in (SOURCE, DESTINATION)
+        }
 
     def index(self, part):
-        """{what a record knows: its packets in order of time}; `part`: the address in the frame that counts too."""
+        """{what a record knows: its packets in order of time}; `part`: the address in the frame
+        that counts too."""
         found = self.by.get(part.stop)
         if found is None:
             c = self.columns
             found = self.by[part.stop] = {}
-            for i, (op, psn, flow, length, head) in enumerate(zip(c.op, c.psn, c.flow, c.length, c.heads)):
+            for i, (op, psn, flow, length,
+                    head) in enumerate(zip(c.op, c.psn, c.flow, c.length, c.heads)):
                 mac = head[part]
-                found.setdefault(known(op, psn, self.qps[flow], length, mac if not mac or not mac[0] & 1 else GROUP), []).append(i)
+                found.setdefault(
+                    known(op, psn, self.qps[flow], length,
+                          mac if not mac or not mac[0] & 1 else GROUP), []).append(i)
         return found
 
     def like(self, log, i, mac):
-        """The packets that a record can be about, in order of time. `mac`: of the adapter, or nothing if the captures do not have it."""
+        """The packets that a record can be about, in order of time. `mac`: of the adapter, or
+        nothing if the captures do not have it."""
         sent = log.type[i] == SENT
         by = self.index((SOURCE if sent else DESTINATION) if mac else ANY)
         what = log.code[i], log.index[i], log.value[i] if sent else log.qpn[i], log.length[i]
-        return by.get(known(*what, mac)) or (by.get(known(*what, GROUP)) if mac and not sent else None) or ()
+        return by.get(known(
+            *what, mac)) or (by.get(known(*what, GROUP)) if mac and not sent else None) or ()
 
 
 GROUP = b"\1"  # any multicast address
@@ -44,7 +53,8 @@ GROUP = b"\1"  # any multicast address
 
 def known(op, psn, qp, length, mac):
     """A number for what makes packets alike."""
-    return (((op << 24 | psn & 0xFFFFFF) << 24 | qp & 0xFFFFFF) << 16 | min(length, 0xFFFF)) << 48 | int.from_bytes(mac, "big")
+    return (((op << 24 | psn & 0xFFFFFF) << 24 | qp & 0xFFFFFF) << 16
+            | min(length, 0xFFFF)) << 48 | int.from_bytes(mac, "big")
 
 
 def events_of(logs, capture=None):
@@ -78,13 +88,15 @@ def match(log, packets):
 
 
 def shift(sent, received):
-    """The least that makes packets leave before they are captured, and arrive after; a few may be matched wrongly."""
+    """The least that makes packets leave before they are captured, and arrive after; a few may be
+    matched wrongly."""
     most = sorted(sent)[len(sent) // 20] if sent else LATEST
     least = sorted(received)[len(received) - 1 - len(received) // 20] if received else -LATEST
     if least > most:
         return (least + most) // 2
     near = max(least, min(most, 0))
-    # With one direction only nothing bounds the other side: more than 100 ms between device and capture is a wrong clock.
+    # With one direction only nothing bounds the other side: more than 100 ms between device and
+    # capture is a wrong clock.
     if not near and sent and not received and most > 100_000_000:
         return most
     if not near and received and not sent and least < -100_000_000:
@@ -93,7 +105,8 @@ def shift(sent, received):
 
 
 def nearest(log, found, records, times):
-    """Packets that look alike, retransmissions for the most part: one after the other, each record the nearest that is left."""
+    """Packets that look alike, retransmissions for the most part: one after the other, each record
+    the nearest that is left."""
     if len(found) == len(records):
         for i, p in zip(records, found):
             log.packet[i] = p
@@ -103,7 +116,8 @@ def nearest(log, found, records, times):
         if next_free == len(found):
             return
         at = bisect_left(when, log.time[i], next_free)
-        if at == len(found) or (at > next_free and log.time[i] - when[at - 1] <= when[at] - log.time[i]):
+        if at == len(found) or (at > next_free
+                                and log.time[i] - when[at - 1] <= when[at] - log.time[i]):
             at -= 1
         log.packet[i] = found[at]
         next_free = at + 1

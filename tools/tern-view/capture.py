@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the RoCE packets of captures into columns, one array for each field, and finds which flows are a connection."""
+"""Reads the RoCE packets of captures into columns, one array for each field, and finds which flows
+are a connection."""
 import heapq
 import os
 from array import array
@@ -14,15 +15,20 @@ NONE = 0xFFFFFFFF
 RETRANSMITTED, DUPLICATE, GAP, REFUSED, BAD_ICRC, MALFORMED, CE, FECN, BECN, ACK_REQ, SOLICITED, BACKWARDS, NEGATIVE, CUT = (
     1 << n for n in range(14))
 KEYED = ("RETH", "AtomicETH")
-AETH_AT, KEY_AT = ({code: 12 + sum(HEADER_SIZE[h] for h in op.headers[:next(i for i, h in enumerate(op.headers) if h in names)])
-                    for code, op in OPCODES.items() if any(h in names for h in op.headers)} for names in (("AETH",), KEYED))
+AETH_AT, KEY_AT = ({
+    code: 12 + sum(HEADER_SIZE[h]
+                   for h in op.headers[:next(i for i, h in enumerate(op.headers) if h in names)])
+    for code, op in OPCODES.items() if any(h in names for h in op.headers)
+} for names in (("AETH", ), KEYED))
 CHUNK = 4096
 
 
 class Columns:
     """The packets. `heads` has their first bytes, up to the payload."""
-    TYPES = {"time": "q", "number": "I", "file": "B", "flow": "I", "op": "B", "psn": "I", "length": "H", "flags": "H", "syndrome": "B",
-             "key": "I", "va": "Q", "dma": "I"}
+    TYPES = {
+        "time": "q", "number": "I", "file": "B", "flow": "I", "op": "B", "psn": "I", "length": "H",
+        "flags": "H", "syndrome": "B", "key": "I", "va": "Q", "dma": "I"
+    }
 
     def __init__(self):
         for name, kind in self.TYPES.items():
@@ -45,12 +51,14 @@ class Columns:
 
 
 def examine(data, whole, ip, udp, ip4, op, check):
-    """(marks, payload length, end of the headers) of a frame; check: whether its ICRC is compared."""
+    """(marks, payload length, end of the headers) of a frame; check: whether its ICRC is
+    compared."""
     stop = udp + (data[udp + 4] << 8 | data[udp + 5])
     body = udp + 8 + (op.size if op else 12)
     length = stop - 4 - body - (data[udp + 9] >> 4 & 3)
     flags = 0
-    if op is None or length < 0 or (length and not op.payload) or len(data) < body or (whole and stop > len(data)):
+    if op is None or length < 0 or (length and not op.payload) or len(data) < body or (
+            whole and stop > len(data)):
         flags = MALFORMED
         body, length = min(body, len(data)), min(max(length, 0), 0xFFFF)
     elif not whole or stop > len(data):
@@ -62,17 +70,16 @@ def examine(data, whole, ip, udp, ip4, op, check):
 
 class Flow:
     """The packets to one QP from one address. `link`: the flow of roce.flows, of connected QPs."""
-
     def __init__(self, key, ends, link):
         self.key, self.ends, self.link = key, ends, link
 
 
 class Capture:
     """What the files hold."""
-
     def __init__(self, paths, limit=None, check=True):
         self.columns = Columns()
-        self.files = [{"name": os.path.basename(p), "frames": 0, "roce": 0, "others": 0, "cut": 0} for p in paths]
+        self.files = [{"name": os.path.basename(p), "frames": 0, "roce": 0, "others": 0, "cut": 0}
+                      for p in paths]
         self.troubles = []
         self.check = check
         self.flows, self.index, self.ids = [], {}, {}
@@ -87,13 +94,15 @@ class Capture:
         def one(which, path):
             def cut(number):
                 self.troubles.append(f"{path}: ends within frame {number}")
+
             for number, time, data, whole in records(path, cut):
                 if limit and number > limit:
                     return
                 yield time, which, number, data, whole
 
         streams = [one(which, path) for which, path in enumerate(paths)]
-        for time, which, number, data, whole in streams[0] if len(streams) == 1 else heapq.merge(*streams, key=itemgetter(0)):
+        for time, which, number, data, whole in streams[0] if len(streams) == 1 else heapq.merge(
+                *streams, key=itemgetter(0)):
             yield which, number, time, data, whole
 
     def frame(self, which, number, time, data, whole):
@@ -109,7 +118,8 @@ class Capture:
         code, b = data[udp + 8], data[udp + 9:udp + 20]
         op = OPCODES.get(code)
         flags, length, end = self.examine(data, whole, ip, udp, ip4, op)
-        flags |= (data[udp + 16] & 0x80 and ACK_REQ) | (b[0] & 0x80 and SOLICITED) | (b[3] & 0x80 and FECN) | (b[3] & 0x40 and BECN)
+        flags |= (data[udp + 16] & 0x80 and ACK_REQ) | (b[0] & 0x80 and SOLICITED) | (
+            b[3] & 0x80 and FECN) | (b[3] & 0x40 and BECN)
         if (data[ip + 1] if ip4 else data[ip + 1] >> 4) & 3 == 3:
             flags |= CE
         c = self.columns
@@ -126,7 +136,8 @@ class Capture:
         at = at and udp + 8 + at
         c.va.append(int.from_bytes(data[at:at + 8], "big") if at else 0)
         c.key.append(int.from_bytes(data[at + 8:at + 12], "big") if at else 0)
-        c.dma.append(0 if not at else 8 if "AtomicETH" in op.headers else int.from_bytes(data[at + 12:at + 16], "big"))
+        c.dma.append(0 if not at else 8 if "AtomicETH" in
+                     op.headers else int.from_bytes(data[at + 12:at + 16], "big"))
         c.heads.append(data[:min(end, 127)])
         c.flags.append(flags)
 
@@ -143,7 +154,8 @@ class Capture:
             if which is None:
                 which = self.index[id(link)] = self.begin(link.key, link)
             return which
-        src, dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
+        src, dst = (data[ip + 12:ip + 16],
+                    data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
         qp = int.from_bytes(data[udp + 13:udp + 16], "big")
         cls, source, port = data[udp + 8] & 0xE0, None, data[udp] << 8 | data[udp + 1]
         if cls == UD and not flags & MALFORMED:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads event logs of tern devices (Documentation/spec/event-log.rst) into columns. A log is not trusted."""
+"""Reads event logs of tern devices (Documentation/spec/event-log.rst) into columns. A log is not
+trusted."""
 import os
 import struct
 import sys
@@ -10,13 +11,18 @@ MAGIC = b"ternlog\0"
 VERSION = 1
 HEADER = struct.Struct("<8sHHHBxQ6s2x32s")
 RECORD = 48
-(LOST, EPOCH, RESET, DOORBELL, POSTED, WQE, SENT, RECEIVED, DROPPED, RETRY, CHECK, KEY, PAGE_FAULT, CQE, INTERRUPT, FAULT, QP_STATE, FULL, RATE) = range(1, 20)
-F_RECV, F_LOOPBACK, F_ACK_REQ, F_SOLICITED, F_CE, F_BECN, F_AETH, F_WRITE, F_RESPONDER, F_REFUSED = (1 << n for n in range(10))
+(LOST, EPOCH, RESET, DOORBELL, POSTED, WQE, SENT, RECEIVED, DROPPED, RETRY, CHECK, KEY, PAGE_FAULT,
+ CQE, INTERRUPT, FAULT, QP_STATE, FULL, RATE) = range(1, 20)
+F_RECV, F_LOOPBACK, F_ACK_REQ, F_SOLICITED, F_CE, F_BECN, F_AETH, F_WRITE, F_RESPONDER, F_REFUSED = (
+    1 << n for n in range(10))
 # QP_STATE: code of a QP that is gone, and the codes after which nothing of before holds.
 NO_QP = 0xFF
 CLEARED = (0, NO_QP)
 # What the members of a record are, besides its time.
-FIELDS = {"type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I", "index": "I", "value": "I", "detail": "I"}
+FIELDS = {
+    "type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I",
+    "index": "I", "value": "I", "detail": "I"
+}
 LATEST = 1 << 62
 PIECE = 1 << 16  # records that are read at once
 
@@ -32,12 +38,14 @@ def plain(data, record_size):
     """Whole records, each with the members that this tool knows."""
     if record_size == RECORD:
         return data[:len(data) // RECORD * RECORD]
-    return b"".join(data[at:at + RECORD] for at in range(0, len(data) // record_size * record_size, record_size))
+    return b"".join(data[at:at + RECORD]
+                    for at in range(0,
+                                    len(data) // record_size * record_size, record_size))
 
 
 class Log:
-    """One adapter's log. `time`: ns since 1970 by the log's own epochs. `packet`: indices in the capture, set later."""
-
+    """One adapter's log. `time`: ns since 1970 by the log's own epochs. `packet`: indices in the
+    capture, set later."""
     def __init__(self, path, limit=None):
         self.path, self.troubles = path, []
         with open(path, "rb") as f:
@@ -60,13 +68,17 @@ class Log:
         path = self.path
         if len(data) < HEADER.size:
             raise ValueError(f"{path}: ends within the header of an event log")
-        magic, version, header_size, record_size, self.clock, self.epoch, self.mac, name = HEADER.unpack(data)
+        magic, version, header_size, record_size, self.clock, self.epoch, self.mac, name = HEADER.unpack(
+            data)
         if magic != MAGIC:
             raise ValueError(f"{path}: no event log")
         if version != VERSION:
-            raise ValueError(f"{path}: an event log of version {version}, this tool reads version {VERSION}")
+            raise ValueError(
+                f"{path}: an event log of version {version}, this tool reads version {VERSION}")
         if header_size < HEADER.size or record_size < RECORD:
-            raise ValueError(f"{path}: an event log with a header of {header_size} bytes and records of {record_size}")
+            raise ValueError(
+                f"{path}: an event log with a header of {header_size} bytes and records of {record_size}"
+            )
         self.name = name.partition(b"\0")[0].decode("utf-8", "replace")
         return header_size, record_size
 
@@ -79,7 +91,9 @@ class Log:
         """Cuts records into a column for each member."""
         before = self.count
         self.count += len(data) // RECORD
-        pieces = {size: array(kind, data) for size, kind in ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))}
+        pieces = {
+            size: array(kind, data) for size, kind in ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
+        }
         if sys.byteorder == "big":
             for piece in pieces.values():
                 piece.byteswap()
@@ -91,7 +105,8 @@ class Log:
         self.time.extend(self.wall(pieces[8][0::RECORD // 8], before))
 
     def wall(self, clock, before):
-        """The time of day of each record from place `before` on. It does not run backwards, although a host's clock may be set back."""
+        """The time of day of each record from place `before` on. It does not run backwards,
+        although a host's clock may be set back."""
         found, begin, kinds = array("q", self.time[-1:]), 0, self.type[before:]
         ends = [i for i, kind in enumerate(kinds) if kind == EPOCH]
         for end in [*ends, len(clock)]:
@@ -113,8 +128,8 @@ class Log:
 
 
 class Events:
-    """The records of all logs in order of time. `log`: which one; `packet`: the packet of the page that it is about."""
-
+    """The records of all logs in order of time. `log`: which one; `packet`: the packet of the page
+    that it is about."""
     def __init__(self, logs):
         self.logs = logs
         if len(logs) == 1:
@@ -122,7 +137,10 @@ class Events:
             for name in ("time", "packet", *FIELDS):
                 setattr(self, name, getattr(logs[0], name))
             return
-        columns = {"log": array("B"), "time": array("q"), "packet": array("I"), **{name: array(kind) for name, kind in FIELDS.items()}}
+        columns = {
+            "log": array("B"), "time": array("q"), "packet": array("I"),
+            **{name: array(kind) for name, kind in FIELDS.items()}
+        }
         for which, log in enumerate(logs):
             columns["log"].extend(array("B", [which]) * log.count)
             for name, column in columns.items():

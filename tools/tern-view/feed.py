@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Follows the sources in a thread, and makes the data of the live page while somebody looks at it."""
+"""Follows the sources in a thread, and makes the data of the live page while somebody looks at
+it."""
 import json
 import sys
 import threading
@@ -9,24 +10,26 @@ import traceback
 import page
 import window
 
-LOOK = 0.25     # seconds between looks at the files
-EVERY = 1.0     # seconds between two sets of data; longer if it takes long to make them
+LOOK = 0.25  # seconds between looks at the files
+EVERY = 1.0  # seconds between two sets of data; longer if it takes long to make them
 WATCHED = 10.0  # seconds after its last request that a page counts as open
 
 
 class Snapshot:
     """One set of data."""
-
     def __init__(self, version, report):
         self.version, self.meta, self.parts = version, report.meta(), list(page.elements(report))
         # Nanoseconds are more than a number of JSON can hold.
-        self.live = {"version": version, "origin": str(report.start), "title": ", ".join(report.names) or "nothing yet"}
-        self.bytes = json.dumps({**self.live, "meta": self.meta, "parts": self.parts}, separators=(",", ":")).encode()
+        self.live = {
+            "version": version, "origin": str(report.start), "title": ", ".join(report.names)
+            or "nothing yet"
+        }
+        self.bytes = json.dumps({**self.live, "meta": self.meta, "parts": self.parts},
+                                separators=(",", ":")).encode()
 
 
 class Feed(threading.Thread):
     """`snapshot`: the newest one."""
-
     def __init__(self, source, keep):
         super().__init__(daemon=True)
         self.source, self.keep, self.places = source, keep, {}
@@ -51,7 +54,8 @@ class Feed(threading.Thread):
         self.changed = False
         made = Snapshot(version, window.report_of(self.here, self.keep, self.places))
         # Half of one processor at most.
-        self.due = time.monotonic() + max(EVERY - (time.monotonic() - begin), time.monotonic() - begin)
+        self.due = time.monotonic() + max(EVERY - (time.monotonic() - begin),
+                                          time.monotonic() - begin)
         return made
 
     def run(self):
@@ -66,14 +70,19 @@ class Feed(threading.Thread):
             except Exception as e:  # the page says so, and the next look may succeed
                 if not self.trouble:
                     traceback.print_exc(file=sys.stderr)
-                more, self.trouble, self.due = False, f"The data cannot be read: {e}", time.monotonic() + 5
+                more = False
+                self.trouble = f"The data cannot be read: {e}"
+                self.due = time.monotonic() + 5
 
     def state(self, looks):
         """What the page asks for all the time. `looks`: whether it takes new data."""
         if looks:
             self.seen = time.monotonic()
         with self.lock:
-            return {"version": self.snapshot.version, "files": self.files, "say": [text for text in (self.say, self.trouble) if text]}
+            return {
+                "version": self.snapshot.version, "files": self.files,
+                "say": [text for text in (self.say, self.trouble) if text]
+            }
 
     def stop(self):
         self.stopped.set()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads files that another program writes: what was appended since the last look, and whether a file is gone, shorter or another one.
+"""Reads files that another program writes: what was appended since the last look, and whether a
+file is gone, shorter or another one.
 
 A file is read in pieces and never mapped: one that becomes shorter would end this process."""
 import collections
@@ -14,11 +15,11 @@ from lives import CREATED, DESTROYED, DM, INDEX
 from roce.headers import OPCODES, find_udp
 from roce.pcap import SHORTEST, Reader
 
-PIECE = 16 << 20    # bytes that are read at once; no frame is longer
-BEHIND = 64 << 20   # frames that are this far from the end of a capture are counted, but not looked at
-HEAD = 160          # bytes of a frame that are kept, which reach behind all headers
-MARK = 64           # bytes before the place that was read up to, which tell whether the file is still the same
-PASS = 1.0          # seconds that a look may take
+PIECE = 16 << 20  # bytes that are read at once; no frame is longer
+BEHIND = 64 << 20  # frames that are this far from the end of a capture are counted, but not looked at
+HEAD = 160  # bytes of a frame that are kept, which reach behind all headers
+MARK = 64  # bytes before the place that was read up to, which tell whether the file is still the same
+PASS = 1.0  # seconds that a look may take
 MOST_PLACES = 4096  # keys and QPs whose last records are kept
 
 WAITING, READING, GONE, BROKEN = "waiting", "reading", "gone", "broken"
@@ -30,7 +31,8 @@ class Frames:
 
     def __init__(self, path, keep, check):
         self.reader, self.check = Reader(path), check
-        self.rows = collections.deque(maxlen=keep)  # (time, number, first bytes, whole, what examine() said)
+        self.rows = collections.deque(
+            maxlen=keep)  # (time, number, first bytes, whole, what examine() said)
         self.counts = {"frames": 0, "roce": 0, "others": 0, "cut": 0}
         self.before = self.skipped = 0  # frames of the files before this one; frames that were not looked at
 
@@ -63,7 +65,6 @@ class Frames:
 
 class LatestLog(Log):
     """An event log of which only the latest records are there."""
-
     def __init__(self, path, header):
         self.path, self.troubles, self.packet = path, [], None
         self.sizes = self.head(header)
@@ -76,12 +77,19 @@ class LatestLog(Log):
 
 
 class Records:
-    """The last `keep` records of an event log. Of what is older: the records that tell which keys and QPs there are."""
+    """The last `keep` records of an event log. Of what is older: the records that tell which keys
+    and QPs there are."""
     least = HEADER.size
 
     def __init__(self, path, keep, _):
-        self.path, self.keep, self.header, self.at, self.count, self.data = path, keep, b"", 0, 0, b""
-        self.places = collections.OrderedDict()  # key or QP: its first and last record before `data`
+        self.path = path
+        self.keep = keep
+        self.header = b""
+        self.at = 0
+        self.count = 0
+        self.data = b""
+        self.places = collections.OrderedDict(
+        )  # key or QP: its first and last record before `data`
 
     def take(self, data, _):
         """Takes the file's bytes from `at` on."""
@@ -114,7 +122,8 @@ class Records:
         if kind == RESET:
             self.places.clear()
             return
-        place = (KEY, index == DM, key if index == DM else key >> INDEX) if kind == KEY else (kind, qpn)
+        place = (KEY, index == DM, key if index == DM else key >> INDEX) if kind == KEY else (kind,
+                                                                                              qpn)
         known = self.places.pop(place, None)
         if kind == QP_STATE and code in CLEARED:
             self.places.pop((RATE, qpn), None)
@@ -128,13 +137,14 @@ class Records:
     def log(self):
         """The records as a Log. What is older than the latest ones has their first time."""
         begin = self.data[:8]
-        older = b"".join(begin + record[8:] for first, last in self.places.values() for record in ((first,) if first is last else (first, last)))
+        older = b"".join(begin + record[8:] for first, last in self.places.values()
+                         for record in ((first, ) if first is last else (first, last)))
         return LatestLog(self.path, self.header).fill(self.epoch, older + self.data)
 
 
 class Tail:
-    """A capture or an event log that grows. `content`: Frames or Records, None as long as the file does not say which."""
-
+    """A capture or an event log that grows. `content`: Frames or Records, None as long as the file
+    does not say which."""
     def __init__(self, path, frames, records, check=True, name=None):
         self.path, self.name = path, name or os.path.basename(path)
         self.keep, self.check = {Frames: frames, Records: records}, check
@@ -147,7 +157,8 @@ class Tail:
             self.file = None
 
     def look(self):
-        """Reads what is new, for at most PASS seconds. Returns whether anything changed; `behind`: bytes that are left."""
+        """Reads what is new, for at most PASS seconds. Returns whether anything changed; `behind`:
+        bytes that are left."""
         before = self.state, self.begun, self.content.at if self.content else 0
         try:
             now = os.stat(self.path)
@@ -197,7 +208,8 @@ class Tail:
             content.take(data, size - at - len(data) > BEHIND)
             if content.at == at:
                 if len(data) == PIECE:
-                    raise ValueError(f"{self.path}: a frame of more than {PIECE} bytes at byte {at}")
+                    raise ValueError(
+                        f"{self.path}: a frame of more than {PIECE} bytes at byte {at}")
                 break
             self.behind = size - content.at
         else:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tern-view --live: serves the page while captures and event logs grow, to browsers of this host."""
+"""tern-view --live: serves the page while captures and event logs grow, to browsers of this
+host."""
 import argparse
 import os
 import signal
@@ -19,14 +20,24 @@ RECORDS = 4  # records of each event log for each packet
 
 
 def arguments():
-    p = argparse.ArgumentParser(prog="tern-view --live", description="Serves the page while captures and event logs grow, with faults on demand.")
+    p = argparse.ArgumentParser(
+        prog="tern-view --live",
+        description="Serves the page while captures and event logs grow, with faults on demand.")
     p.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
-    p.add_argument("files", nargs="*", metavar="FILE", help="captures and event logs that grow (default: those of the running lab)")
-    p.add_argument("--control", metavar="SOCKET", help="the control socket of a ternd: its adapters get faults; without FILE, it captures for the page")
-    p.add_argument("--capture", metavar="PORT", dest="port_name", help="the port that ternd captures (default: its first adapter)")
-    p.add_argument("--run", metavar="DIR", default=os.path.normpath(os.path.join(TOP, "build/run")), help="where the lab runs (default: %(default)s)")
-    p.add_argument("--port", type=int, default=0, metavar="N", help="of 127.0.0.1 (default: a free one)")
-    p.add_argument("--last", type=int, default=KEEP, metavar="N", help="how many packets the page keeps (default: %(default)s)")
+    p.add_argument("files", nargs="*", metavar="FILE",
+                   help="captures and event logs that grow (default: those of the running lab)")
+    p.add_argument(
+        "--control", metavar="SOCKET", help=
+        "the control socket of a ternd: its adapters get faults; without FILE, it captures for the page"
+    )
+    p.add_argument("--capture", metavar="PORT", dest="port_name",
+                   help="the port that ternd captures (default: its first adapter)")
+    p.add_argument("--run", metavar="DIR", default=os.path.normpath(os.path.join(TOP, "build/run")),
+                   help="where the lab runs (default: %(default)s)")
+    p.add_argument("--port", type=int, default=0, metavar="N",
+                   help="of 127.0.0.1 (default: a free one)")
+    p.add_argument("--last", type=int, default=KEEP, metavar="N",
+                   help="how many packets the page keeps (default: %(default)s)")
     p.add_argument("--no-icrc", action="store_true", help="do not check the ICRC of each frame")
     opt = p.parse_args()
     if not 100 <= opt.last <= MOST_KEEP:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lives of keys and QPs in event logs: regions, windows and device memory as ranges of time, and the states of each QP."""
+"""The lives of keys and QPs in event logs: regions, windows and device memory as ranges of time,
+and the states of each QP."""
 from array import array
 
 from capture import NONE
@@ -13,8 +14,8 @@ INDEX = 8  # TERN_KEY_INDEX_SHIFT: below are the bits of the variant
 
 
 class Life:
-    """A region, window or allocation from its creation to its end, or a key that nothing has. `steps`: [event, change], in order."""
-
+    """A region, window or allocation from its creation to its end, or a key that nothing has.
+    `steps`: [event, change], in order."""
     def __init__(self, log, kind, key, begin):
         self.log, self.kind, self.key, self.begin, self.end = log, kind, key, begin, -1
         self.steps, self.events, self.refused, self.left_out = [], 0, 0, 0
@@ -28,7 +29,6 @@ class Life:
 
 class Keys:
     """`life`: for each event about a key the number of its life in `kept`."""
-
     def __init__(self, events):
         self.events, self.lives, self.now = events, [], {}
         self.life = array("I", [NONE]) * len(events)
@@ -86,35 +86,53 @@ class Keys:
 
     def fewer(self):
         """The lives that the page shows: refused ones, and those with most events."""
-        order = sorted(range(len(self.lives)), key=lambda i: (-self.lives[i].refused, -(self.lives[i].events + 4 * len(self.lives[i].steps)), i))
+        order = sorted(
+            range(len(self.lives)), key=lambda i:
+            (-self.lives[i].refused, -(self.lives[i].events + 4 * len(self.lives[i].steps)), i))
         kept = sorted(order[:MOST])
         number = {which: at for at, which in enumerate(kept)}
         self.life = array("I", (number.get(which, NONE) for which in self.life))
         self.kept = [self.lives[which] for which in kept]
 
     def table(self):
-        """For the page: {"total", "lives": [{log, kind, key, begin, end, uses, refused, steps}]}; a step with the range that it sets."""
+        """For the page: {"total", "lives": [{log, kind, key, begin, end, uses, refused, steps}]}; a
+        step with the range that it sets."""
         ev = self.events
 
         def step(e, change):
-            return [e, change, ev.key[e], f"{ev.addr[e]:#x}", f"{ev.length[e]}", ev.value[e], ev.detail[e], ev.qpn[e]]
-        return {"total": len(self.lives), "lives": [
-            {"log": life.log, "kind": life.kind, "key": life.key, "begin": life.begin, "end": life.end, "uses": life.events, "refused": life.refused,
-             "left": life.left_out, "steps": [step(e, change) for e, change in life.steps]} for life in self.kept]}
+            return [
+                e, change, ev.key[e], f"{ev.addr[e]:#x}", f"{ev.length[e]}", ev.value[e],
+                ev.detail[e], ev.qpn[e]
+            ]
+
+        return {
+            "total": len(self.lives), "lives": [{
+                "log": life.log, "kind": life.kind, "key": life.key, "begin": life.begin,
+                "end": life.end, "uses": life.events, "refused": life.refused,
+                "left": life.left_out, "steps": [step(e, change) for e, change in life.steps]
+            } for life in self.kept]
+        }
 
 
 def states(events, timeline):
-    """For the page: {"total", "qps": [{log, qpn, lane, steps: [[event, new, old, cause, reported event]]}]}, and where a reset ended them."""
+    """For the page: {"total", "qps": [{log, qpn, lane, steps: [[event, new, old, cause, reported
+    event]]}]}, and where a reset ended them."""
     found, resets = {}, {}
     for e, kind in enumerate(events.type):
         if kind == QP_STATE:
             steps = found.setdefault((events.log[e], events.qpn[e]), [])
             if len(steps) < MOST_STEPS:
-                steps.append([e, events.code[e], min(events.index[e], 0xFF), events.value[e], events.detail[e]])
+                steps.append([
+                    e, events.code[e],
+                    min(events.index[e], 0xFF), events.value[e], events.detail[e]
+                ])
         elif kind == RESET and len(resets.setdefault(events.log[e], [])) < MOST_RESETS:
             resets[events.log[e]].append(e)
     lane = {key: timeline.qp(*key).lane for key in found}
     # QPs that have packets come first.
     order = sorted(found, key=lambda key: (lane[key] == NONE, key))[:MOST]
-    return {"total": len(found), "resets": resets,
-            "qps": [{"log": log, "qpn": qpn, "lane": lane[log, qpn], "steps": found[log, qpn]} for log, qpn in order]}
+    return {
+        "total": len(found), "resets": resets,
+        "qps": [{"log": log, "qpn": qpn, "lane": lane[log, qpn], "steps": found[log, qpn]}
+                for log, qpn in order]
+    }

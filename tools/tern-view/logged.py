@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Packets from event logs, for a page without a capture: what SENT and RECEIVED records say of them, in the columns of a capture."""
+"""Packets from event logs, for a page without a capture: what SENT and RECEIVED records say of
+them, in the columns of a capture."""
 import collections
 import os
 from itertools import islice
@@ -16,15 +17,20 @@ WQES = 64  # of a QP that are remembered: their lengths are those of its request
 
 class Logged:
     """The same members as capture.Capture. Sets events.packet."""
-
     def __init__(self, events):
-        self.columns, self.events, self.troubles, self.links = cap.Columns(), events, [], Connections()
+        self.columns = cap.Columns()
+        self.events = events
+        self.troubles = []
+        self.links = Connections()
         self.names = names_of(events.logs)
-        self.files = [{"name": name, "frames": log.count, "roce": 0, "others": 0, "cut": 0} for name, log in zip(self.names, events.logs)]
-        self.ends = []          # of each packet: [log and QP of the sender, log and QP of the receiver]; a log is None if it is not known
-        self.flying = collections.defaultdict(collections.deque)  # packets that no log has received yet
+        self.files = [{"name": name, "frames": log.count, "roce": 0, "others": 0, "cut": 0}
+                      for name, log in zip(self.names, events.logs)]
+        self.ends = [
+        ]  # of each packet: [log and QP of the sender, log and QP of the receiver]; a log is None if it is not known
+        self.flying = collections.defaultdict(
+            collections.deque)  # packets that no log has received yet
         self.wqes = collections.defaultdict(lambda: collections.deque(maxlen=WQES))
-        self.asked = {}         # the last request to a QP, whose first check has its length
+        self.asked = {}  # the last request to a QP, whose first check has its length
         for e, kind in enumerate(events.type):
             if kind == SENT:
                 self.sent(e)
@@ -33,7 +39,8 @@ class Logged:
             elif kind == CHECK:
                 self.check(e)
             elif kind == WQE and not events.flags[e] & F_RECV:
-                self.wqes[events.log[e], events.qpn[e]].append((events.addr[e], events.length[e], events.key[e]))
+                self.wqes[events.log[e], events.qpn[e]].append(
+                    (events.addr[e], events.length[e], events.key[e]))
         self.join()
 
     def sent(self, e):
@@ -81,9 +88,12 @@ class Logged:
         for mark, bit in MARKS:
             flags |= bit if ev.flags[e] & mark else 0
         self.files[ev.log[e]]["roce"] += 1
-        for name, value in (("time", ev.time[e]), ("number", e + 1), ("file", ev.log[e]), ("flow", 0), ("op", ev.code[e]), ("psn", ev.index[e] & 0xFFFFFF),
-                            ("length", min(ev.length[e], 0xFFFF)), ("flags", flags), ("syndrome", ev.detail[e] >> 24 if ev.flags[e] & F_AETH else 0),
-                            ("key", ev.key[e]), ("va", ev.addr[e]), ("dma", 8 if op and op.kind == ATOMIC else 0)):
+        for name, value in (("time", ev.time[e]), ("number", e + 1), ("file", ev.log[e]),
+                            ("flow", 0), ("op", ev.code[e]), ("psn", ev.index[e] & 0xFFFFFF),
+                            ("length", min(ev.length[e], 0xFFFF)), ("flags", flags),
+                            ("syndrome",
+                             ev.detail[e] >> 24 if ev.flags[e] & F_AETH else 0), ("key", ev.key[e]),
+                            ("va", ev.addr[e]), ("dma", 8 if op and op.kind == ATOMIC else 0)):
             getattr(c, name).append(value)
         c.heads.append(b"")
         self.ends.append([source, dest])
@@ -93,7 +103,8 @@ class Logged:
     # ---- flows ----
 
     def join(self):
-        """Gives each packet its flow. The adapter at an end that no log shows is the one that other packets of these QPs show."""
+        """Gives each packet its flow. The adapter at an end that no log shows is the one that other
+        packets of these QPs show."""
         met = {}
         for source, dest in self.ends:
             for (log, qpn), (other, peer) in ((source, dest), (dest, source)):
@@ -121,7 +132,8 @@ class Logged:
             self.measure(p, op, self.flows[which].link)
 
     def address(self, log, other):
-        return self.names[log] if log is not None else f"peer of {self.names[other]}" if other is not None else "?"
+        return self.names[
+            log] if log is not None else f"peer of {self.names[other]}" if other is not None else "?"
 
     def measure(self, p, op, link):
         """What tells the path MTU."""
@@ -134,12 +146,17 @@ class Logged:
 
 
 def names_of(logs):
-    """A name for each adapter: that of its log, with the file's or the address if others have the same."""
+    """A name for each adapter: that of its log, with the file's or the address if others have the
+    same."""
     def stem(log):
         return os.path.splitext(os.path.basename(log.path))[0]
-    count, files = collections.Counter(log.name for log in logs), collections.Counter(map(stem, logs))
-    named = [log.name if log.name and count[log.name] == 1 else f"{stem(log)} {log.name}".rstrip() if files[stem(log)] == 1
-             else f"{log.name or 'adapter'} {log.mac.hex(':')}" for log in logs]
+
+    count = collections.Counter(log.name for log in logs)
+    files = collections.Counter(map(stem, logs))
+    named = [
+        log.name if log.name and count[log.name] == 1 else f"{stem(log)} {log.name}".rstrip()
+        if files[stem(log)] == 1 else f"{log.name or 'adapter'} {log.mac.hex(':')}" for log in logs
+    ]
     again = collections.Counter()
     for at, name in enumerate(named):
         again[name] += 1

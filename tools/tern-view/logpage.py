@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a page holds of event logs: columns of events and work requests, the rest of each record in pieces, tables of keys and QPs."""
+"""What a page holds of event logs: columns of events and work requests, the rest of each record in
+pieces, tables of keys and QPs."""
 import base64
 import collections
 import zlib
@@ -51,8 +52,11 @@ class LogPart:
         if len(ev) <= MOST_EVENTS:
             return None
         shown, packet = self.timeline.shown, ev.packet
-        return [e for e, kind in enumerate(ev.type) if not (
-            (kind == CHECK and not shown[e]) or kind == POSTED or (kind in (SENT, RECEIVED) and packet[e] != NONE))][:MOST_EVENTS]
+        return [
+            e for e, kind in enumerate(ev.type)
+            if not ((kind == CHECK and not shown[e]) or kind == POSTED or
+                    (kind in (SENT, RECEIVED) and packet[e] != NONE))
+        ][:MOST_EVENTS]
 
     def column(self, name):
         ev, t = self.events, self.timeline
@@ -66,7 +70,10 @@ class LogPart:
         work = {name: getattr(self.timeline.work, name) for name in self.timeline.work.TYPES}
         rates = {name: getattr(self.rates, name) for name in ("event", "next", "rate")}
         if keep is not None:
-            chosen = {name: array(column.typecode, map(column.__getitem__, keep)) for name, column in chosen.items()}
+            chosen = {
+                name: array(column.typecode, map(column.__getitem__, keep))
+                for name, column in chosen.items()
+            }
             number = self.numbers()
             for name in ("doorbell", "posted", "wqe", "sent", "cqe", "interrupt", "check"):
                 work[name] = renumbered(work[name], number)
@@ -86,13 +93,18 @@ class LogPart:
         return number
 
     def pieces(self, planes):
-        """The other members of the records, by the thousand. planes(column): its bytes, the first ones first."""
+        """The other members of the records, by the thousand. planes(column): its bytes, the first
+        ones first."""
         ev = self.events
         columns = [getattr(ev, name) for name in PIECE]
         if self.kept is not None:
-            columns = [array(column.typecode, map(column.__getitem__, self.kept)) for column in columns]
+            columns = [
+                array(column.typecode, map(column.__getitem__, self.kept)) for column in columns
+            ]
         for at in range(0, len(columns[0]), CHUNK):
-            yield base64.b64encode(zlib.compress(b"".join(planes(column[at:at + CHUNK]) for column in columns), 6)).decode()
+            yield base64.b64encode(
+                zlib.compress(b"".join(planes(column[at:at + CHUNK]) for column in columns),
+                              6)).decode()
 
     def jumps(self, start):
         """The differences between times that the column has no room for."""
@@ -102,14 +114,19 @@ class LogPart:
     def meta(self, start):
         ev = self.events
         keys, qps = self.tables()
-        names = ("TYPES", "DOORBELLS", "WORK", "STATUS", "DROPS", "CHECKS", "RESULTS", "CHANGES", "KINDS", "PAGE_FAULTS", "FAULTS", "STATES", "EVENTS", "ACCESS",
-                 "RULES")
+        names = ("TYPES", "DOORBELLS", "WORK", "STATUS", "DROPS", "CHECKS", "RESULTS", "CHANGES",
+                 "KINDS", "PAGE_FAULTS", "FAULTS", "STATES", "EVENTS", "ACCESS", "RULES")
         return {
-            "logs": [self.about(which, log, start) for which, log in enumerate(ev.logs)], "events": len(ev) if self.kept is None else len(self.kept),
-            "all": len(ev), "work": len(self.timeline.work.log), "rates": len(self.rates.event), "jumps": self.jumps(start), "piece": [(name, array(FIELDS[name]).itemsize) for name in PIECE],
-            "totals": [[*key, n] for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
-            "refused": sum(kind == CHECK and shown & WRONG > 0 for kind, shown in zip(ev.type, self.timeline.shown)),
-            "keys": keys, "qps": qps, "names": {name.lower(): getattr(lognames, name) for name in names},
+            "logs": [self.about(which, log, start) for which, log in enumerate(ev.logs)
+                     ], "events": len(ev) if self.kept is None else len(self.kept), "all": len(ev),
+            "work": len(self.timeline.work.log), "rates": len(self.rates.event),
+            "jumps": self.jumps(start), "piece": [
+                (name, array(FIELDS[name]).itemsize) for name in PIECE
+            ], "totals": [[*key, n]
+                          for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
+            "refused": sum(kind == CHECK and shown & WRONG > 0
+                           for kind, shown in zip(ev.type, self.timeline.shown)), "keys": keys,
+            "qps": qps, "names": {name.lower(): getattr(lognames, name) for name in names},
         }
 
     def tables(self):
@@ -124,19 +141,36 @@ class LogPart:
 
         def event(e):
             return -1 if e < 0 or number[e] == NONE else number[e]
-        lives = [{**life, "begin": event(life["begin"]), "end": event(life["end"]), "steps": steps(life["steps"])} for life in keys["lives"]]
-        resets = {log: [number[e] for e in found if number[e] != NONE] for log, found in qps["resets"].items()}
-        return {**keys, "lives": lives}, {**qps, "resets": resets, "qps": [{**qp, "steps": steps(qp["steps"])} for qp in qps["qps"] if steps(qp["steps"])]}
+
+        lives = [{
+            **life, "begin": event(life["begin"]), "end": event(life["end"]),
+            "steps": steps(life["steps"])
+        } for life in keys["lives"]]
+        resets = {
+            log: [number[e] for e in found if number[e] != NONE]
+            for log, found in qps["resets"].items()
+        }
+        return {**keys, "lives": lives}, {
+            **qps, "resets": resets,
+            "qps": [{**qp, "steps": steps(qp["steps"])} for qp in qps["qps"] if steps(qp["steps"])]
+        }
 
     def about(self, which, log, start):
-        """For the header and the notices of the page. `after`: packets that came when the log had ended."""
+        """For the header and the notices of the page. `after`: packets that came when the log had
+        ended."""
         last = self.report.c.time[-1] if len(self.report.c) else 0
         begin, end = (log.time[0] - start, log.time[-1] - start) if log.count else (None, None)
-        return {"name": self.names[which], "mac": log.mac.hex(":"), "lost": log.lost, "full": log.full, "shift": log.shift, "begin": begin, "end": end,
-                "after": self.after(which, log) if log.count and log.time[-1] < last else 0}
+        return {
+            "name": self.names[which], "mac": log.mac.hex(":"), "lost": log.lost, "full": log.full,
+            "shift": log.shift, "begin": begin, "end": end,
+            "after": self.after(which, log) if log.count and log.time[-1] < last else 0
+        }
 
     def after(self, which, log):
         """Packets of the adapter's QPs that were captured after the log had ended."""
-        lanes = {qp.lane >> 1 for key, qp in self.timeline.qps.items() if key >> 32 == which and qp.lane != NONE}
-        return sum(t > log.time[-1] and pair in lanes for t, pair in zip(self.report.c.time, self.report.pair))
-
+        lanes = {
+            qp.lane >> 1 for key, qp in self.timeline.qps.items()
+            if key >> 32 == which and qp.lane != NONE
+        }
+        return sum(t > log.time[-1] and pair in lanes
+                   for t, pair in zip(self.report.c.time, self.report.pair))

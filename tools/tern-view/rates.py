@@ -10,11 +10,11 @@ LARGEST = 0xFFFFFFFF
 
 
 class Rates:
-    """Spans in which a QP has one rate. `event`: where each begins; `next`: the event that ends it, or NONE; `rate` in kbit/s."""
-
+    """Spans in which a QP has one rate. `event`: where each begins; `next`: the event that ends it,
+    or NONE; `rate` in kbit/s."""
     def __init__(self, events):
         self.event, self.next, self.rate = array("I"), array("I"), array("I")
-        self.now = {}   # (log, QP): its span that has not ended
+        self.now = {}  # (log, QP): its span that has not ended
         for e, kind in enumerate(events.type):
             if kind == RATE:
                 self.change(e, events.log[e], events.qpn[e], events.length[e])

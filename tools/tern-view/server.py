@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The live page's server: for programs of this host that know the token. It serves the page, its data and the rules of faults, no file."""
+"""The live page's server: for programs of this host that know the token. It serves the page, its
+data and the rules of faults, no file."""
 import http.server
 import io
 import json
@@ -17,11 +18,14 @@ import webpage
 HERE = "127.0.0.1"
 TOKEN = "X-Tern-Token"
 MOST_BODY = 4 * adapters.MOST_TEXT  # JSON escapes letters
-MOST_CLIENTS = 16   # that know the token, and as many that have not shown it yet
-IDLE, WHOLE = 10, 60    # seconds that a client may send or take nothing, and that a request may take
+MOST_CLIENTS = 16  # that know the token, and as many that have not shown it yet
+IDLE, WHOLE = 10, 60  # seconds that a client may send or take nothing, and that a request may take
 SCRIPTS = (*page.SCRIPTS[:-1], "live", "faults", page.SCRIPTS[-1])
-HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
-           "Cross-Origin-Resource-Policy": "same-origin", "Connection": "close"}
+HEADERS = {
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store", "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin", "Connection": "close"
+}
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -91,7 +95,8 @@ class Server(socketserver.ThreadingTCPServer):
         """The page with the newest data."""
         now, out = self.feed.snapshot, io.StringIO()
         live = f'<script type="application/json" id="live">{webpage.safe_json({**now.live, "keep": self.feed.keep})}</script>\n'
-        self.page.write(out, [live, *page.html_of(now.meta, now.parts)], LIVE=self.panel, TITLE="Live")
+        self.page.write(out, [live, *page.html_of(now.meta, now.parts)], LIVE=self.panel,
+                        TITLE="Live")
         return out.getvalue().encode()
 
 
@@ -104,20 +109,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self, status, kind, data):
         self.send_response(status)
-        for name, value in {**HEADERS, "Content-Security-Policy": f"{self.server.page.policy}; frame-ancestors 'none'", "Content-Type": kind,
-                            "Content-Length": str(len(data))}.items():
+        for name, value in {
+                **HEADERS, "Content-Security-Policy": f"{self.server.page.policy}; frame-ancestors 'none'",
+                "Content-Type": kind, "Content-Length": str(len(data))
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 
     def json(self, value, status=200):
-        self.answer(status, "application/json", value if isinstance(value, bytes) else json.dumps(value).encode())
+        self.answer(status, "application/json",
+                    value if isinstance(value, bytes) else json.dumps(value).encode())
 
     def refuse(self, status, text):
         self.json({"error": text}, status)
 
     def allowed(self, token):
-        """Whether the request is for this host by name, which that of a rebound domain is not, and has the token."""
+        """Whether the request is for this host by name, which that of a rebound domain is not, and
+        has the token."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self.refuse(403, "another host")
@@ -132,11 +141,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         try:
             url = urlsplit(self.path)
-            query = {name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()}
+            query = {
+                name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()
+            }
         except ValueError:
             self.refuse(400, "no URL of this page")
             return
-        if not self.allowed(query.get("token", "") if url.path == "/" else self.headers.get(TOKEN, "")):
+        if not self.allowed(
+                query.get("token", "") if url.path == "/" else self.headers.get(TOKEN, "")):
             return
         try:
             if url.path == "/":
@@ -162,10 +174,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.refuse(404, "no such thing")
             return
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdecimal() or len(length) > 9 or int(length) > MOST_BODY:
+        if not length.isascii() or not length.isdecimal() or len(length) > 9 or int(
+                length) > MOST_BODY:
             self.refuse(413, f"more than {MOST_BODY} bytes, or no length")
             return
         try:
-            self.json({"adapter": self.server.faults.change(adapters.read(self.rfile.read(int(length))))})
+            self.json(
+                {"adapter": self.server.faults.change(adapters.read(self.rfile.read(int(length))))})
         except adapters.Refused as e:  # no error of HTTP, which browsers log
             self.json({"error": str(e)})

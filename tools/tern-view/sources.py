@@ -8,16 +8,14 @@ import time
 
 import adapters
 import monitor
-from growing import Tail
 
 MOST_FILES = 64
 TURN = 64 << 20  # bytes of a capture of ternd, before the next one begins
-ASK = 2.0        # seconds between looks at ternd
+ASK = 2.0  # seconds between looks at ternd
 
 
 class Files:
     """Files that were named on the command line. `control`: the socket of a ternd, or None."""
-
     def __init__(self, paths, tail, control=None):
         self.list, self.control = [tail(path) for path in paths], control
 
@@ -33,13 +31,13 @@ class Files:
 
 class Lab:
     """The lab that runs in a directory: its captures and logs, and the adapters of its machines."""
-
     def __init__(self, run, tail):
         self.run, self.tail, self.known = run, tail, {}
 
     def paths(self):
         here = glob.escape(self.run)
-        return sorted(path for pattern in ("wire*.pcap", "*.events") for path in glob.glob(os.path.join(here, pattern)))[:MOST_FILES]
+        return sorted(path for pattern in ("wire*.pcap", "*.events")
+                      for path in glob.glob(os.path.join(here, pattern)))[:MOST_FILES]
 
     def tails(self):
         for path in self.paths():
@@ -65,19 +63,22 @@ class Lab:
 
     def say(self):
         if not self.running():
-            return f"No lab runs in {self.run}." + (" What the last one captured stays until the next one begins." if self.known else " The page waits for one.")
+            return f"No lab runs in {self.run}." + (
+                " What the last one captured stays until the next one begins."
+                if self.known else " The page waits for one.")
         return "" if self.paths() else "The lab captures nothing: start it with --pcap."
 
 
 class Ternd:
-    """A running ternd, which captures one of its ports for this page: in files without a name, one after the other."""
-
+    """A running ternd, which captures one of its ports for this page: in files without a name, one
+    after the other."""
     def __init__(self, control, port, tail):
         self.control, self.port, self.make, self.trouble = control, port, tail, ""
         self.file, self.tail, self.due, self.alive = None, None, 0.0, False
 
     def tails(self):
-        """Begins the next capture when this one is long, or when another ternd has taken the place of the last one."""
+        """Begins the next capture when this one is long, or when another ternd has taken the place
+        of the last one."""
         if time.monotonic() >= self.due:
             self.due = time.monotonic() + ASK
             try:
@@ -88,7 +89,8 @@ class Ternd:
                     self.capture(ports)
                 self.alive, self.trouble = True, ""
             except (OSError, ValueError, KeyError) as e:
-                self.alive, self.trouble = False, f"ternd does not capture: {adapters.plain(e)}. The page waits for it."
+                self.alive = False
+                self.trouble = f"ternd does not capture: {adapters.plain(e)}. The page waits for it."
         return [self.tail] if self.tail else []
 
     def daemon(self):
@@ -103,7 +105,8 @@ class Ternd:
         self.process = self.daemon()
         file = tempfile.TemporaryFile()
         try:
-            monitor.ternd(self.control, {"command": "capture", "port": name, "limit": 4 * TURN}, ASK, file)
+            monitor.ternd(self.control, {"command": "capture", "port": name, "limit": 4 * TURN},
+                          ASK, file)
         except BaseException:
             file.close()
             raise

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Finds messages, retransmissions, duplicates and gaps in the packets of a capture.
 
-A requester's PSNs are followed as numbers that do not wrap. What a capture leaves open stays open: a message without an answer
-in it has no end."""
+A requester's PSNs are followed as numbers that do not wrap. What a capture leaves open stays open:
+a message without an answer in it has no end."""
 from array import array
 from bisect import bisect_left, bisect_right
 from heapq import heappop, heappush
@@ -12,8 +12,10 @@ from roce.flows import signed
 from roce.headers import ACK, ATOMIC_ACK, FLUSH, NOTIFY, OPCODES, RC, READ, READ_RESPONSE, SEND, XRC
 
 OPEN, DONE, SENT, INVALID, ACCESS, OPERATIONAL, OTHER = range(7)
-STATUS = ["no answer", "acknowledged", "sent (unreliable)", "NAK: invalid request", "NAK: remote access error",
-          "NAK: remote operational error", "NAK: other"]
+STATUS = [
+    "no answer", "acknowledged", "sent (unreliable)", "NAK: invalid request",
+    "NAK: remote access error", "NAK: remote operational error", "NAK: other"
+]
 KINDS = ["SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"]
 # A request that is this far from the expected PSN belongs to a new life of the QP.
 FAR = 1 << 16
@@ -22,42 +24,47 @@ MOST_HOLES = 4096
 
 class Messages:
     """The messages, in the order in which they begin."""
-    TYPES = {"first": "I", "last": "I", "answer": "I", "bytes": "I", "packets": "I", "repeats": "I", "waits": "I", "kind": "B", "status": "B"}
+    TYPES = {
+        "first": "I", "last": "I", "answer": "I", "bytes": "I", "packets": "I", "repeats": "I",
+        "waits": "I", "kind": "B", "status": "B"
+    }
 
     def __init__(self):
         for name, kind in self.TYPES.items():
             setattr(self, name, array(kind))
 
     def begin(self, packet, kind, size):
-        for name, value in (("first", packet), ("last", packet), ("answer", NONE), ("bytes", size), ("packets", 0), ("repeats", 0),
-                            ("waits", 0), ("kind", kind), ("status", OPEN)):
+        for name, value in (("first", packet), ("last", packet), ("answer", NONE), ("bytes", size),
+                            ("packets", 0), ("repeats", 0), ("waits", 0), ("kind", kind), ("status",
+                                                                                           OPEN)):
             getattr(self, name).append(value)
         return len(self.first) - 1
 
 
 class Requester:
-    """The requests of one flow. starts, ends, ids: of the messages of this generation of the QP, by PSN.
+    """The requests of one flow. starts, ends, ids: of the messages of this generation of the QP, by
+    PSN.
 
-    Acknowledgements have been applied to the first `settled` messages: only a response of its own changes one of them, or a
-    repeated request that begins a message there, which is in `late`."""
-
+    Acknowledgements have been applied to the first `settled` messages: only a response of its own
+    changes one of them, or a repeated request that begins a message there, which is in `late`."""
     def __init__(self, mtu):
         self.mtu = mtu
-        self.next = None    # the expected PSN
-        self.origin = 0     # the first PSN of this generation
-        self.begin = NONE   # the packet that began it
-        self.acked = 0      # everything below was acknowledged
-        self.open = None    # the message whose LAST has not come
+        self.next = None  # the expected PSN
+        self.origin = 0  # the first PSN of this generation
+        self.begin = NONE  # the packet that began it
+        self.acked = 0  # everything below was acknowledged
+        self.open = None  # the message whose LAST has not come
         self.read_next = 0  # the next packet of READ responses
         self.read_high = 0
         self.read_whole = 0  # responses have come up to here, without a gap
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
-        self.late = []      # heap: first PSNs
+        self.late = []  # heap: first PSNs
         self.holes = set()  # PSNs that were skipped, and did not come yet
 
     def restart(self, psn, packet):
         self.begin = packet
-        self.next = self.origin = self.acked = self.read_next = self.read_high = self.read_whole = psn + (1 << 24)
+        self.next = self.origin = self.acked = self.read_next = self.read_high = self.read_whole = psn + (
+            1 << 24)
         self.open = None
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
         self.late = []
@@ -71,7 +78,6 @@ class Requester:
 
 class Story:
     """The result: messages, each packet's message, gaps by packet, refusals."""
-
     def __init__(self, capture, back):
         self.columns, self.capture, self.back = capture.columns, capture, back
         self.messages = Messages()
@@ -125,7 +131,8 @@ class Story:
             r.open = None
 
     def place(self, i, op, r):
-        """Puts a request that comes for the first time into its message; returns the message or None."""
+        """Puts a request that comes for the first time into its message; returns the message or
+        None."""
         m = self.messages
         if op.first:
             r.open = m.begin(i, KINDS.index(op.kind), self.size(i, op))
@@ -166,7 +173,8 @@ class Story:
             if ahead <= MOST_HOLES - len(r.holes):
                 r.holes.update(range(r.next, at))
             # What is missing is taken for a part of the message that goes on.
-            if r.open is not None and (not op.data or self.messages.kind[r.open] != KINDS.index(op.kind)):
+            if r.open is not None and (not op.data
+                                       or self.messages.kind[r.open] != KINDS.index(op.kind)):
                 r.open = None
         count = self.psns(i, op, r)
         r.next = at + count
@@ -182,14 +190,18 @@ class Story:
                 r.open = None
 
     def alike(self, i, j):
-        """Whether two requests have the same headers: the later one is taken for a duplicate, although a new life of the QP may begin so."""
+        """Whether two requests have the same headers: the later one is taken for a duplicate,
+        although a new life of the QP may begin so."""
         c = self.columns
-        return c.heads[i] == c.heads[j] and all(column[i] == column[j] for column in (c.op, c.length, c.va, c.key))
+        return c.heads[i] == c.heads[j] and all(column[i] == column[j]
+                                                for column in (c.op, c.length, c.va, c.key))
 
     def repeated(self, i, op, r, at):
-        """A request whose PSN is behind the expected one: the responder has it, or it was lost before."""
+        """A request whose PSN is behind the expected one: the responder has it, or it was lost
+        before."""
         place = r.find(at)
-        # A READ of responses that are missing is no duplicate, although later ones have acknowledged it.
+        # A READ of responses that are missing is no duplicate, although later ones have
+        # acknowledged it.
         unanswered = op.kind == READ and at >= r.read_whole
         self.columns.flags[i] |= DUPLICATE if at < r.acked and not unanswered else RETRANSMITTED
         if place is None:
@@ -256,14 +268,16 @@ class Story:
             c.flags[i] |= RETRANSMITTED
         elif not op.first and at > r.read_next:
             self.gap(i, at - r.read_next)
-        # The first response is one to a request that the capture has, so what is before it was not asked for.
+        # The first response is one to a request that the capture has, so what is before it was not
+        # asked for.
         if op.first or at <= r.read_whole:
             r.read_whole = max(r.read_whole, at + 1)
         r.read_next = at + 1
         r.read_high = max(r.read_high, at + 1)
 
     def acknowledge(self, i, r, at, own=None):
-        """Everything up to `at` has arrived; READs and atomics are complete only with their own response (`own`)."""
+        """Everything up to `at` has arrived; READs and atomics are complete only with their own
+        response (`own`)."""
         r.acked = min(max(r.acked, at + 1), r.next)
         m = self.messages
         whole = bisect_right(r.ends, at)
@@ -306,7 +320,8 @@ class Story:
         c, m = self.columns, self.messages
         psn = c.psn[i]
         flow = c.flow[m.first[which]]
-        found = next((j for j in range(min(i, m.last[which]), m.first[which] - 1, -1) if c.flow[j] == flow and c.psn[j] == psn
-                      and not OPCODES[c.op[j]].response), m.first[which])
+        found = next((j for j in range(min(i, m.last[which]), m.first[which] - 1, -1)
+                      if c.flow[j] == flow and c.psn[j] == psn and not OPCODES[c.op[j]].response),
+                     m.first[which])
         c.flags[found] |= REFUSED
         self.refusals.append((found, i, which))

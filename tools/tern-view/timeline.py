@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Follows what event logs say of each QP: its WQEs from doorbell to CQE, which packet an event is about, where it belongs in the ladder."""
+"""Follows what event logs say of each QP: its WQEs from doorbell to CQE, which packet an event is
+about, where it belongs in the ladder."""
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from itertools import islice
 
 from capture import BACKWARDS, NONE
-from events import (CHECK, CLEARED, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE, FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT,
-                    POSTED, QP_STATE, RATE, RECEIVED, RESET, RETRY, SENT, WQE)
+from events import (CHECK, CLEARED, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE,
+                    FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT, POSTED, QP_STATE, RATE, RECEIVED,
+                    RESET, RETRY, SENT, WQE)
 from roce.flows import signed
 from roce.headers import ATOMIC, ATOMIC_WRITE, FLUSH, OPCODES, READ, SEND, WRITE
 
 # The kind of message of a WQE, by TERN_WR_*.
-KIND_OF = {1: SEND, 2: SEND, 3: SEND, 4: WRITE, 5: WRITE, 6: READ, 7: ATOMIC, 8: ATOMIC, 9: ATOMIC_WRITE, 10: FLUSH}
+KIND_OF = {
+    1: SEND, 2: SEND, 3: SEND, 4: WRITE, 5: WRITE, 6: READ, 7: ATOMIC, 8: ATOMIC, 9: ATOMIC_WRITE,
+    10: FLUSH
+}
 KEYED = (WRITE, READ, ATOMIC, ATOMIC_WRITE, FLUSH)
 LOCAL, REMOTE, REMOTE_INV, DENIED, GRANTED = 1, 2, 6, 2, 0
 DB_PAGE, DB_SQ = 0, 1
@@ -21,15 +26,20 @@ ETHERNET = (0x50, 0x51)
 ERRORS, BY_DEVICE = (5, 6), 1
 # How the ladder shows an event: a row of its own; as something wrong; as a mark without a row.
 ROW, WRONG, MARK = 1, 2, 4
-# A row of Work: a receive; a later CQE of the queue says that it is complete; without a WQE that was fetched.
+# A row of Work: a receive; a later CQE of the queue says that it is complete; without a WQE that
+# was fetched.
 W_RECV, W_IMPLIED, W_UNSEEN = 1, 2, 4
 UNKNOWN = 0xFF
 
 
 class Work:
-    """Work requests. Members other than numbers of the log are indices of events; `message`: of a message."""
-    TYPES = {"log": "B", "qpn": "I", "index": "I", "flags": "B", "code": "B", "status": "B", "length": "I", "doorbell": "I", "posted": "I",
-             "wqe": "I", "sent": "I", "cqe": "I", "interrupt": "I", "check": "I", "message": "I", "lane": "I"}
+    """Work requests. Members other than numbers of the log are indices of events; `message`: of a
+    message."""
+    TYPES = {
+        "log": "B", "qpn": "I", "index": "I", "flags": "B", "code": "B", "status": "B",
+        "length": "I", "doorbell": "I", "posted": "I", "wqe": "I", "sent": "I", "cqe": "I",
+        "interrupt": "I", "check": "I", "message": "I", "lane": "I"
+    }
 
     def __init__(self):
         for name, kind in self.TYPES.items():
@@ -37,19 +47,21 @@ class Work:
 
     def add(self, **known):
         for name in self.TYPES:
-            getattr(self, name).append(known.get(name, UNKNOWN if name == "status" else 0 if name in ("flags", "length", "code") else NONE))
+            getattr(self, name).append(
+                known.get(
+                    name, UNKNOWN if name == "status" else 0 if name in ("flags", "length",
+                                                                         "code") else NONE))
         return len(self.log) - 1
 
 
 class Qp:
     """What is known of a QP of an adapter while one reads its events."""
-
     def __init__(self):
-        self.resets = 0                         # of the device, or losses of events, until the last event
-        self.lane = NONE                        # of the ladder: pair * 2, and 1 for end B
-        self.received = self.sent = NONE        # the last packet
-        self.high = None                        # PSN of the last message that was begun
-        self.current = None                     # the WQE that was fetched last
+        self.resets = 0  # of the device, or losses of events, until the last event
+        self.lane = NONE  # of the ladder: pair * 2, and 1 for end B
+        self.received = self.sent = NONE  # the last packet
+        self.high = None  # PSN of the last message that was begun
+        self.current = None  # the WQE that was fetched last
         self.doorbell, self.posts = None, deque(maxlen=4096)
         self.checks, self.waiting, self.open = [], deque(maxlen=1 << 16), deque()
 
@@ -62,17 +74,28 @@ class Qp:
 
 class Timeline:
     """The result: events with their packets, lanes and places, and the work requests."""
-
     def __init__(self, events, report):
         self.events, self.report, self.c = events, report, report.c
         n = len(events)
-        self.packet, self.lane, self.shown = events.packet, array("I", [NONE]) * n, array("B", bytes(n))
+        self.packet = events.packet
+        self.lane = array("I", [NONE]) * n
+        self.shown = array("B", bytes(n))
         self.place, self.work = array("I", bytes(4 * n)), Work()
-        self.qps, self.recvs, self.last, self.page_doorbell, self.on_cq, self.resets = {}, {}, {}, {}, {}, Counter()
-        follow = {DOORBELL: self.doorbell, POSTED: self.posted, WQE: self.wqe, SENT: self.sent, RECEIVED: self.received, DROPPED: self.dropped,
-                  RETRY: self.retry, CHECK: self.check, KEY: self.key, PAGE_FAULT: self.page_fault, CQE: self.cqe, INTERRUPT: self.interrupt,
-                  FAULT: self.fault, QP_STATE: self.state, RATE: self.rate, RESET: self.reset, LOST: self.lost}
-        seen = array("I", [0]) * len(events.logs)   # packets of the page up to here are in the log before the event
+        self.qps = {}
+        self.recvs = {}
+        self.last = {}
+        self.page_doorbell = {}
+        self.on_cq = {}
+        self.resets = Counter()
+        follow = {
+            DOORBELL: self.doorbell, POSTED: self.posted, WQE: self.wqe, SENT: self.sent,
+            RECEIVED: self.received, DROPPED: self.dropped, RETRY: self.retry, CHECK: self.check,
+            KEY: self.key, PAGE_FAULT: self.page_fault, CQE: self.cqe, INTERRUPT: self.interrupt,
+            FAULT: self.fault, QP_STATE: self.state, RATE: self.rate, RESET: self.reset,
+            LOST: self.lost
+        }
+        seen = array("I", [0]) * len(
+            events.logs)  # packets of the page up to here are in the log before the event
         times, logs = self.c.time, events.log
         for e, kind in enumerate(events.type):
             act = follow.get(kind)
@@ -133,16 +156,21 @@ class Timeline:
         ev = self.events
         recv = ev.flags[e] & F_RECV
         index = ev.index[e]
-        known = {"log": log, "qpn": ev.qpn[e], "index": index, "code": ev.code[e], "length": min(ev.length[e], NONE), "wqe": e, "lane": qp.lane}
+        known = {
+            "log": log, "qpn": ev.qpn[e], "index": index, "code": ev.code[e],
+            "length": min(ev.length[e], NONE), "wqe": e, "lane": qp.lane
+        }
         self.lane[e] = qp.lane
         if recv:
             message = self.message(qp.received)
             self.packet[e] = qp.received
-            self.recvs[self.recv_key(e, log)] = self.work.add(flags=W_RECV, message=message, **known)
+            self.recvs[self.recv_key(e, log)] = self.work.add(flags=W_RECV, message=message,
+                                                              **known)
             return
         while qp.posts and 0 <= distance(index, qp.posts[0][1]):
             qp.posts.popleft()
-        posted, doorbell = qp.posts[0][2:] if qp.posts and distance(index, qp.posts[0][0]) >= 0 else (NONE, NONE)
+        posted, doorbell = qp.posts[0][2:] if qp.posts and distance(
+            index, qp.posts[0][0]) >= 0 else (NONE, NONE)
         which = qp.current = self.work.add(posted=posted, doorbell=doorbell, **known)
         qp.open.append((index, which))
         if ev.code[e] in KIND_OF and not ev.value[e]:
@@ -150,7 +178,8 @@ class Timeline:
 
     def recv_key(self, e, log):
         ev = self.events
-        return (log, "srq", ev.detail[e], ev.index[e]) if ev.detail[e] else (log, "qp", ev.qpn[e], ev.index[e])
+        return (log, "srq", ev.detail[e], ev.index[e]) if ev.detail[e] else (log, "qp", ev.qpn[e],
+                                                                             ev.index[e])
 
     def cqe(self, e, log, qp):
         ev, w = self.events, self.work
@@ -172,7 +201,8 @@ class Timeline:
                 else:
                     w.flags[done] |= W_IMPLIED
         if which is None:
-            which = w.add(log=log, qpn=ev.qpn[e], index=ev.index[e], flags=W_UNSEEN | (W_RECV if ev.flags[e] & F_RECV else 0), lane=qp.lane,
+            which = w.add(log=log, qpn=ev.qpn[e], index=ev.index[e],
+                          flags=W_UNSEEN | (W_RECV if ev.flags[e] & F_RECV else 0), lane=qp.lane,
                           code=min(ev.value[e], UNKNOWN))
         w.cqe[which], w.status[which] = e, status
         self.on_cq[log << 32 | ev.key[e]] = (which, qp)
@@ -203,9 +233,11 @@ class Timeline:
             self.packet[check] = p
         qp.checks.clear()
         op = OPCODES.get(ev.code[e])
-        if op is None or op.response or not op.first or not qp.waiting or (qp.high is not None and signed(ev.index[e] - qp.high) <= 0):
+        if op is None or op.response or not op.first or not qp.waiting or (
+                qp.high is not None and signed(ev.index[e] - qp.high) <= 0):
             return
-        at = next((k for k, which in enumerate(islice(qp.waiting, 64)) if self.fits(which, op, e)), None)
+        at = next((k for k, which in enumerate(islice(qp.waiting, 64)) if self.fits(which, op, e)),
+                  None)
         if at is None:
             return
         for _ in range(at + 1):
@@ -218,7 +250,8 @@ class Timeline:
         """Whether a packet can begin the message of a WQE."""
         ev, w = self.events, self.work
         wqe = w.wqe[which]
-        if KIND_OF.get(w.code[which]) != op.kind or (op.kind in KEYED and (ev.addr[wqe], ev.key[wqe]) != (ev.addr[e], ev.key[e])):
+        if KIND_OF.get(w.code[which]) != op.kind or (
+                op.kind in KEYED and (ev.addr[wqe], ev.key[wqe]) != (ev.addr[e], ev.key[e])):
             return False
         return not op.last or not op.data or ev.length[wqe] == ev.length[e]
 
@@ -238,14 +271,17 @@ class Timeline:
         elif before == NONE or (ev.code[before], ev.index[before]) != (ev.code[e], ev.index[e]):
             p = NONE
         self.packet[e] = p
-        self.set_lane(e, Qp() if p != NONE else qp, p, 0 if p != NONE and self.c.flags[p] & BACKWARDS else 1)
+        self.set_lane(e,
+                      Qp() if p != NONE else qp, p,
+                      0 if p != NONE and self.c.flags[p] & BACKWARDS else 1)
 
     def recent(self, e, code=None):
         """The latest packet before an event that has its opcode, QP and PSN."""
         ev, c = self.events, self.c
         code, at = ev.code[e] if code is None else code, bisect_right(c.time, ev.time[e])
         for p in range(at - 1, max(-1, at - 65), -1):
-            if c.op[p] == code and c.psn[p] == ev.index[e] and self.report.capture.flows[c.flow[p]].key[3] == ev.qpn[e]:
+            if c.op[p] == code and c.psn[p] == ev.index[e] and self.report.capture.flows[
+                    c.flow[p]].key[3] == ev.qpn[e]:
                 return p
         return NONE
 
@@ -258,7 +294,8 @@ class Timeline:
         if ev.code[e] < 7:
             p = self.packet[e] = self.recent(e, ev.value[e])
             if p != NONE:
-                self.lane[e] = self.report.pair[p] << 1 | (bool(self.c.flags[p] & BACKWARDS) ^ bool(ev.flags[e] & F_RECV))
+                self.lane[e] = self.report.pair[p] << 1 | (bool(self.c.flags[p] & BACKWARDS)
+                                                           ^ bool(ev.flags[e] & F_RECV))
 
     # ---- keys and states ----
 

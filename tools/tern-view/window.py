@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the live page shows: the latest packets and events of files that grow, read as if a capture began with the first of them."""
+"""What the live page shows: the latest packets and events of files that grow, read as if a capture
+began with the first of them."""
 import heapq
 import itertools
 from operator import itemgetter
@@ -15,7 +16,6 @@ from story import Story
 
 class LatestCapture(Capture):
     """The last packets that the tails have, at most `keep` of them."""
-
     def __init__(self, tails, keep):
         self.tails, self.keep = tails, keep
         super().__init__([tail.path for tail in tails])
@@ -29,7 +29,8 @@ class LatestCapture(Capture):
 
         merged = heapq.merge(*(one(*pair) for pair in enumerate(self.tails)), key=itemgetter(0))
         surplus = sum(len(tail.content.rows) for tail in self.tails) - self.keep
-        for when, which, number, head, whole, self.known in itertools.islice(merged, max(0, surplus), None):
+        for when, which, number, head, whole, self.known in itertools.islice(
+                merged, max(0, surplus), None):
             yield which, number, when, head, whole
 
     def examine(self, *_):
@@ -38,8 +39,8 @@ class LatestCapture(Capture):
 
 
 class LatestReport(page.Report):
-    """QP pairs keep their places, so that the ladder does not change sides. `known`: those places."""
-
+    """QP pairs keep their places, so that the ladder does not change sides. `known`: those
+    places."""
     def __init__(self, known, *parts):
         self.known = known
         super().__init__(*parts)
@@ -48,7 +49,9 @@ class LatestReport(page.Report):
         def name(which):
             pair = found[which]
             return pair.cls, *sorted(str(end) for end in (pair.a, pair.b))
-        order = sorted(super().ranked(count, found), key=lambda which: self.known.get(name(which), len(self.known)))
+
+        order = sorted(super().ranked(count, found),
+                       key=lambda which: self.known.get(name(which), len(self.known)))
         places = {name(which): at for at, which in enumerate(order[:page.MOST_PAIRS])}
         self.known.clear()
         self.known.update(places)
@@ -58,7 +61,10 @@ class LatestReport(page.Report):
 def report_of(tails, keep, known):
     """The data of the page. `known`: a dictionary that keeps the places of QP pairs."""
     captures = [tail for tail in tails if isinstance(tail.content, Frames)]
-    logs = [tail.content.log() for tail in tails if isinstance(tail.content, Records) and tail.content.count]
+    logs = [
+        tail.content.log() for tail in tails
+        if isinstance(tail.content, Records) and tail.content.count
+    ]
     if logs and not captures:
         events = align.events_of(logs)
         capture = Logged(events)
@@ -85,5 +91,9 @@ def state_of(tail):
     skipped = getattr(content, "skipped", 0)
     if skipped and not say:
         say = f"came faster than it could be read: {skipped} frames were only counted"
-    return {"name": tail.name, "state": tail.state, "say": say, "begun": tail.begun,
-            "count": content.counts["frames"] if isinstance(content, Frames) else content.count if content else 0, "log": isinstance(content, Records)}
+    return {
+        "name": tail.name, "state": tail.state,
+        "say": say, "begun": tail.begun, "count": content.counts["frames"] if isinstance(
+            content, Frames) else content.count if content else 0,
+        "log": isinstance(content, Records)
+    }

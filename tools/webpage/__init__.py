@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Pages that are one file and load nothing, for tern-view and `make bench`: text that is safe in them, their policy, colours and style."""
+"""Pages that are one file and load nothing, for tern-view and `make bench`: text that is safe in
+them, their policy, colours and style."""
 import base64
 import hashlib
 import json
@@ -17,7 +18,9 @@ def safe_json(value):
 
 
 def escape(text):
-    return text.encode("utf-8", "replace").decode().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return text.encode("utf-8", "replace").decode().replace("&",
+                                                            "&amp;").replace("<", "&lt;").replace(
+                                                                ">", "&gt;").replace('"', "&quot;")
 
 
 def read(*path):
@@ -30,19 +33,23 @@ def digest(text):
 
 
 class Page:
-    """A page in the making: template page.html, style.css and scripts of a directory, after what all pages share."""
-
+    """A page in the making: template page.html, style.css and scripts of a directory, after what
+    all pages share."""
     def __init__(self, directory, scripts, name, policy=""):
-        """`name`: of the window, with fields. `policy`: what the page may do besides, as directives of a Content-Security-Policy."""
+        """`name`: of the window, with fields. `policy`: what the page may do besides, as directives
+        of a Content-Security-Policy."""
         parts = [read(HERE, "theme.js"), *(read(directory, name + ".js") for name in scripts)]
         self.script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
         self.style = read(HERE, "base.css") + "\n" + read(directory, "style.css")
-        self.template = read(HERE, "head.html").replace("@NAME@", name) + read(directory, "page.html")
-        self.policy = (f"default-src 'none'; style-src {digest(self.style)}; script-src {digest(self.script)}; base-uri 'none'; form-action 'none'"
-                       + (f"; {policy}" if policy else ""))
+        self.template = read(HERE, "head.html").replace("@NAME@", name) + read(
+            directory, "page.html")
+        self.policy = (
+            f"default-src 'none'; style-src {digest(self.style)}; script-src {digest(self.script)}; base-uri 'none'; form-action 'none'"
+            + (f"; {policy}" if policy else ""))
 
     def write(self, out, data, **fields):
-        """Writes to the text file `out`: the template with its fields, which are HTML; at its mark the strings `data`, then the script."""
+        """Writes to the text file `out`: the template with its fields, which are HTML; at its mark
+        the strings `data`, then the script."""
         before, _, after = self.template.partition(DATA)
         for name, value in {"STYLE": self.style, "POLICY": self.policy, **fields}.items():
             before = before.replace(f"@{name}@", value)
@@ -64,7 +71,8 @@ def replace(path, write):
         with open(path, "w", encoding="utf-8") as f:
             write(f)
         return
-    handle, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=f".{os.path.basename(path)[:40]}-")
+    handle, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".",
+                                   prefix=f".{os.path.basename(path)[:40]}-")
     try:
         with open(handle, "w", encoding="utf-8") as f:
             write(f)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# bond.sh: an active-backup bond of two adapters, whose active link is lost under traffic. Its boot has --adapters 2.
+# bond.sh: an active-backup bond of two adapters, whose active link is lost under traffic. Its boot
+# has --adapters 2.
 kind=operations group=bond
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -37,7 +38,8 @@ ping_data() {
 	on2 "wait-listen 7700 30" && timeout 60 rping -c -a $ip.2 -p 7700 -C 50 -V && wait $server
 }
 links() { labctl link vm1:0 "$1" && labctl link vm2:0 "$1"; }
-# failover: rping's connection ends with an error when its link is lost, within a bounded time; the next one takes the other adapter.
+# failover: rping's connection ends with an error when its link is lost, within a bounded time; the
+# next one takes the other adapter.
 failover() {
 	local client server began
 	[ "$via" = tern ] || { echo "the lab has one wire with Soft-RoCE" && return 1; }

@@ -6,8 +6,8 @@ kind=sockets group=fio
 . "${0%/*}/lib.sh"
 port=5250
 
-# engine VERB: the client writes into vm2's memory, reads from there, or sends. fio's engine verifies nothing of what the peer has:
-# the row says so.
+# engine VERB: the client writes into vm2's memory, reads from there, or sends. fio's engine
+# verifies nothing of what the peer has: the row says so.
 engine() {
 	local server size=$((mib * 1048576)) verb=$1 receives=8
 	# fio allows no RNR retry, so each SEND needs a receive from the start.

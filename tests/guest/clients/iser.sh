@@ -20,7 +20,8 @@ serve() {
 	for k in 'authentication 0' 'demo_mode_write_protect 0' 'generate_node_acls 1' 'cache_dynamic_acls 1'; do set -- \$k; echo \$2 >$tpg/attrib/\$1; done
 	echo 1 >$tpg/enable"
 }
-# A target that is removed before its sessions have ended is used after it was freed: iscsit_close_session().
+# A target that is removed before its sessions have ended is used after it was freed:
+# iscsit_close_session().
 sessions_end() { until_true 30 on2 "! pgrep -x iscsi_trx"; }
 stop() {
 	pkill -x iscsid

@@ -1,28 +1,33 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced by the scripts in this directory: each runs one client of RDMA between vm1 and vm2, first over tern, then over Soft-RoCE,
-# in the same boot (run-vm --virtio-wire). tests/clients makes Documentation/clients.rst of their rows.
+# Sourced by the scripts in this directory: each runs one client of RDMA between vm1 and vm2, first
+# over tern, then over Soft-RoCE, in the same boot (run-vm --virtio-wire). tests/clients makes
+# Documentation/clients.rst of their rows.
 #
-# A script sets $kind (storage, messaging, sockets or operations) and $group (the name of its test), sources this file, prepares
-# what it needs, calls `compare` for each row of the page, and ends with `finish`. The function that it gives to `compare` runs in
-# this shell, once for each device, with these variables:
+# A script sets $kind (storage, messaging, sockets or operations) and $group (the name of its test),
+# sources this file, prepares what it needs, calls `compare` for each row of the page, and ends with
+# `finish`. The function that it gives to `compare` runs in this shell, once for each device, with
+# these variables:
 #	via		tern or soft-roce
 #	dev netdev	the RDMA device and its network device in this machine; netdev2: the one in vm2
 #	ip1 ip2		the IPv4 addresses of vm1 and vm2 on the wire; ip1_6 ip2_6: the IPv6 ones
-#	mib		how many MiB to transfer ($MIB over tern): Soft-RoCE is slow under emulation, so it gets fewer
+#	mib		how many MiB to transfer ($MIB over tern; fewer over Soft-RoCE, which is slow)
 #	lossy		1 if the wire loses 1 % of the packets
-# It compares the data itself, by checksums at both ends (`sum_here`, `sum_there`), and sets `rate` (with `timed` or itself). It fails by
-# its status, and its output is shown then. An exit status alone proves nothing.
+# It compares the data itself, by checksums at both ends (`sum_here`, `sum_there`), and sets `rate`
+# (with `timed` or itself). It fails by its status, and its output is shown then. An exit status
+# alone proves nothing.
 #
 #	compare ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 #
-# ROW is the name in the result lines `ok GROUP/ROW-tern` and `ok GROUP/ROW-soft-roce`; the other words are the cells of the row, printed as
+# ROW is the name in the result lines `ok GROUP/ROW-tern` and `ok GROUP/ROW-soft-roce`; the other
+# words are the cells of the row, printed as
 #	client: KIND|CLIENT|VERSION|TRANSPORT|VERIFIED|RATE OVER TERN|RATE OVER SOFT-ROCE|REMARK
-# `loss=1 compare ...` does it with 1 % loss in both directions. `remark=TEXT compare ...` adds a remark.
-# Where a client cannot work, the script says so: `fails_on="soft-roce" why="CAUSE" match="REGEX" compare ...`. The failure is
-# then expected, its output must match REGEX, and the cause becomes the remark; if it works, or fails otherwise, the result is `not ok`.
-# fails_on may name both devices.
-# Arguments of a script are the rows to run; without any, it runs all. VIA=tern runs them over tern alone.
+# `loss=1 compare ...` does it with 1 % loss in both directions. `remark=TEXT compare ...` adds a
+# remark. Where a client cannot work, the script says so: `fails_on="soft-roce" why="CAUSE"
+# match="REGEX" compare ...`. The failure is then expected, its output must match REGEX, and the
+# cause becomes the remark; if it works, or fails otherwise, the result is `not ok`. fails_on may
+# name both devices. Arguments of a script are the rows to run; without any, it runs all. VIA=tern
+# runs them over tern alone.
 # shellcheck source=tests/guest/results.sh
 . /mnt/tern/tests/guest/results.sh
 set -u
@@ -32,7 +37,8 @@ set -u
 work=/run/client-$group
 # Kernel modules and programs that Debian does not build.
 modules=/mnt/tern/$OUT/clients
-# load MODULE...: the module of build-client-modules, after what the kernel's own needs; without one, the kernel's.
+# load MODULE...: the module of build-client-modules, after what the kernel's own needs; without
+# one, the kernel's.
 load() {
 	local m dep
 	for m; do
@@ -72,8 +78,9 @@ over() {
 netdev_in() { sed -nE 's/.* netdev (\S+).*/\1/p'; }
 netdev_of() { rdma link show "$1/1" | netdev_in; }
 
-# dma_reports DRIVER: the DMA debugging of both kernels, if they have that, reports errors of this driver only; '': of all. For
-# clients that handle DMA wrongly: the kernel blames the adapter's driver.
+# dma_reports DRIVER: the DMA debugging of both kernels, if they have that, reports errors of this
+# driver only; '': of all. For clients that handle DMA wrongly: the kernel blames the adapter's
+# driver.
 dma_reports() {
 	local set="f=/sys/kernel/debug/dma-api/driver_filter; [ ! -e \$f ] || echo '$1' >\$f"
 	sh -c "$set" && on2 "$set"
@@ -90,7 +97,8 @@ same() {
 	return 1
 }
 
-# write_disk DISK THERE: writes data to DISK, which vm2 exports from THERE, and compares what each end then reads. Sets rate.
+# write_disk DISK THERE: writes data to DISK, which vm2 exports from THERE, and compares what each
+# end then reads. Sets rate.
 write_disk() {
 	data "$work/data"
 	timed $((mib * 1048576)) dd if="$work/data" of="$1" bs=256k oflag=direct status=none &&
@@ -116,7 +124,8 @@ bytes() {
 		cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
 	fi
 }
-# by_device CMD...: fails unless the device sent something while CMD ran. A client may have other ways than RDMA.
+# by_device CMD...: fails unless the device sent something while CMD ran. A client may have other
+# ways than RDMA.
 by_device() {
 	local before
 	before=$(bytes)
@@ -153,7 +162,8 @@ lose() {
 	[ "$n" -gt 0 ]
 }
 
-# attempt FUNCTION [ARGUMENT...]: one run over the device of `over`. It runs in a shell of its own, which $limit seconds end.
+# attempt FUNCTION [ARGUMENT...]: one run over the device of `over`. It runs in a shell of its own,
+# which $limit seconds end.
 attempt() {
 	local status=0
 	rm -f "$work/rate"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# libfabric.sh: fi_pingpong, and fabtests of libfabric's source, over its verbs provider, alone and below ofi_rxm and ofi_rxd.
-# fabtests itself compares the data where the option is -v or -V. A test that a provider cannot run says so with the status 61 (no data).
+# libfabric.sh: fi_pingpong, and fabtests of libfabric's source, over its verbs provider, alone and
+# below ofi_rxm and ofi_rxd. fabtests itself compares the data where the option is -v or -V. A test
+# that a provider cannot run says so with the status 61 (no data).
 kind=messaging group=libfabric
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -13,7 +14,8 @@ port=9228
 size="-I 20 -S 65536"
 msg=("fi_msg_pingpong $size -v" "fi_msg_bw $size -v" "fi_rma_bw -e msg -o write $size" "fi_rma_bw -e msg -o read $size" "fi_rma_bw -e msg -o writedata $size"
 	"fi_rma_pingpong -e msg -o writedata $size -v" "fi_cq_data -e msg -o senddata" "fi_msg_epoll" "fi_cm_data" "fi_shared_ctx -e msg --no-tx-shared-ctx")
-# fi_shared_ctx is not here: ofi_rxm has no shared receive context, and fi_getinfo() says so with ENODATA.
+# fi_shared_ctx is not here: ofi_rxm has no shared receive context, and fi_getinfo() says so with
+# ENODATA.
 rxm=("fi_rdm_pingpong $size -v" "fi_rdm_tagged_pingpong $size -v" "fi_rdm_tagged_bw $size -v" "fi_rma_bw -e rdm -o write $size -v" "fi_rma_bw -e rdm -o read $size"
 	"fi_rdm_atomic -I 2 -o all -S 64 -v" "fi_unexpected_msg -e rdm -I 10 -v" "fi_multi_recv -e rdm $size" "fi_rdm_tagged_peek" "fi_rdm" "fi_recv_cancel -e rdm")
 rxd=("fi_rdm_pingpong $size -v" "fi_rdm_tagged_pingpong $size -v" "fi_rdm_tagged_bw $size -v" "fi_rma_bw -e rdm -o write $size" "fi_unexpected_msg -e rdm -I 10 -v")

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ninep.sh: diod in vm2 serves a directory by 9P over RDMA, and vm1 mounts it. Debian's diod lacks RDMA: build-client-programs makes it.
+# ninep.sh: diod in vm2 serves a directory by 9P over RDMA, and vm1 mounts it. Debian's diod lacks
+# RDMA: build-client-programs makes it.
 kind=storage group=ninep
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -28,7 +29,8 @@ files() {
 	rm -f "$mnt/file" "$mnt/back"
 }
 modprobe -a 9p 9pnet_rdma
-# No row with loss: Linux's client asks rdma_cm for no retries, so the first lost packet ends the connection.
+# No row with loss: Linux's client asks rdma_cm for no retries, so the first lost packet ends the
+# connection.
 verified="a file each way, SHA-256 at the other end"
 if check serve serve; then
 	remark="the server is Debian's source of diod, built with RDMA" compare ninep "9P" "$(kernel_version), diod $(cat "$modules/diod.version")" "RC: SEND" "$verified" transfer

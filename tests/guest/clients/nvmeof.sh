@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# nvmeof.sh: vm2 exports a disk in memory by NVMe over RDMA. The rows of scenarios follow blktests' group nvme, which Debian lacks.
+# nvmeof.sh: vm2 exports a disk in memory by NVMe over RDMA. The rows of scenarios follow blktests'
+# group nvme, which Debian lacks.
 kind=storage group=nvmeof
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -80,8 +81,8 @@ verify_io() { # DISK [OPTION...]
 	fio --name=v --filename="$d" --size=4M --bs=4k --rw=randwrite --direct=1 --ioengine=libaio --iodepth=8 --verify=crc32c --verify_fatal=1 \
 		--do_verify=1 --output="$work/fio" "$@" || { tail -n 4 "$work/fio" && return 1; }
 }
-# scenarios: nvme/003 and 030 discovery, 005 and 040 reset under I/O, 008 and 012 a file system, 031 many connections, 021 and 023
-# queries, 048 another number of queues.
+# scenarios: nvme/003 and 030 discovery, 005 and 040 reset under I/O, 008 and 012 a file system, 031
+# many connections, 021 and 023 queries, 048 another number of queues.
 scenarios() {
 	local d i c
 	nvme discover -t rdma -a "$ip2" -s 4420 "${host[@]}" | grep -q "$nqn" || { echo "discovery does not name the subsystem" && return 1; }

@@ -6,7 +6,8 @@ kind=operations group=objects
 . "${0%/*}/lib.sh"
 
 gid_here() { gid-index v4 "$dev"; }
-# live FUNCTION: calls FUNCTION while a program that compares its data is stopped in the middle, with objects of all kinds.
+# live FUNCTION: calls FUNCTION while a program that compares its data is stopped in the middle,
+# with objects of all kinds.
 live() {
 	# Enough messages that the program still runs when it is stopped.
 	local server client cm status=0 n=20000

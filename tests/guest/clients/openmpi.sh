@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2, or with 8 on 8 machines (ranks-8, in a boot that has them).
-# Debian's /etc/openmpi/openmpi-mca-params.conf excludes UCX and libfabric, so that MPI takes TCP unless it is told otherwise.
-# One-sided operations are slow over plain verbs: UCX does atomics in software, in the target's process, with a strong fence before each.
-# UCX's ud ignores that fence. Its rc refuses it on any adapter but mlx5 and prints two or three errors for each operation ("flush(remote) is
-# not supported"); Open MPI's daemons forward each line, on the processors on which the ranks poll. 200 rounds of two ranks on an idle host
-# took 0.8 s over rc and 0.12 s over ud; 0.16 to 0.22 s over rc with UCX_LOG_LEVEL=fatal, 0.15 to 0.22 s with UCX_FENCE_MODE=weak.
-# A put and its flush took 40 us over rc and 118 us over ud.
+# openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2, or with 8 on 8 machines (ranks-8,
+# in a boot that has them). Debian's /etc/openmpi/openmpi-mca-params.conf excludes UCX and
+# libfabric, so that MPI takes TCP unless it is told otherwise. One-sided operations are slow over
+# plain verbs: UCX does atomics in software, in the target's process, with a strong fence before
+# each. UCX's ud ignores that fence. Its rc refuses it on any adapter but mlx5 and prints two or
+# three errors for each operation ("flush(remote) is not supported"); Open MPI's daemons forward
+# each line, on the processors on which the ranks poll. 200 rounds of two ranks on an idle host took
+# 0.8 s over rc and 0.12 s over ud; 0.16 to 0.22 s over rc with UCX_LOG_LEVEL=fatal, 0.15 to 0.22 s
+# with UCX_FENCE_MODE=weak. A put and its flush took 40 us over rc and 118 us over ud.
 kind=messaging group=openmpi
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

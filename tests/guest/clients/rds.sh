@@ -20,7 +20,8 @@ send_file() {
 	rdma resource show cm_id link "$dev/1" >"$work/cm"
 	grep 'CONNECT.*rds_rdma' "$work/cm" || { cat "$work/cm" && echo "RDS has no connection over $dev" && return 1; }
 }
-# RDS unmaps its headers with another direction than it mapped them: rds_dma_hdr_alloc() of Linux 7.2.
+# RDS unmaps its headers with another direction than it mapped them: rds_dma_hdr_alloc() of Linux
+# 7.2.
 dma_reports none
 modprobe -a rds rds_rdma && on2 "modprobe -a rds rds_rdma"
 check no-rds-over-tcp sh -c '! grep -q ^rds_tcp /proc/modules'

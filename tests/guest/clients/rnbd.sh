@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rnbd.sh: vm2 exports a disk in memory by RNBD over RTRS, and vm1 maps it. Debian's kernel has neither: build-client-modules makes them.
+# rnbd.sh: vm2 exports a disk in memory by RNBD over RTRS, and vm1 maps it. Debian's kernel has
+# neither: build-client-modules makes them.
 kind=storage group=rnbd
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

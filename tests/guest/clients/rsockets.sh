@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rsockets.sh: programs that know only sockets, over RDMA with librspreload. It knows neither SOCK_CLOEXEC nor accept4(): Python's
-# sockets, for one, stay with TCP.
+# rsockets.sh: programs that know only sockets, over RDMA with librspreload. It knows neither
+# SOCK_CLOEXEC nor accept4(): Python's sockets, for one, stay with TCP.
 kind=sockets group=rsockets
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
 preload=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so
 port=5200
 
-# no_tcp: fails if this machine has or had a TCP connection with the port: then the data went that way. A closed one stays a minute.
+# no_tcp: fails if this machine has or had a TCP connection with the port: then the data went that
+# way. A closed one stays a minute.
 no_tcp() {
 	! awk -v p="$(printf ':%04X' $port)" 'substr($2, length($2) - 4) == p || substr($3, length($3) - 4) == p { f = 1 }
 		END { exit !f }' /proc/net/tcp /proc/net/tcp6 && return

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced by the clients that are SCSI initiators: a target in vm2 with a disk in memory, and transfers to it.
+# Sourced by the clients that are SCSI initiators: a target in vm2 with a disk in memory, and
+# transfers to it.
 target=/sys/kernel/config/target
 store=$target/core/fileio_0/disk
 scsi_verified="a disk written and read, SHA-256 there and at the target's backing file"

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""smc.py ueid NAME: adds a user EID, without which two machines do not agree on SMC-Rv2.
-smc.py stats: prints the counters of this network namespace as NAME VALUE: connections by version, bytes, fallbacks to TCP by the
-reason (SMC_CLC_DECL_* in net/smc/smc_clc.h).
+"""smc.py ueid NAME: adds a user EID, without which two machines do not agree on SMC-Rv2. smc.py
+stats: prints the counters of this network namespace as NAME VALUE: connections by version, bytes,
+fallbacks to TCP by the reason (SMC_CLC_DECL_* in net/smc/smc_clc.h).
 
 The generic netlink of net/smc (include/uapi/linux/smc.h); smc-tools is not in Debian."""
 import socket
@@ -13,7 +13,9 @@ GET_STATS, GET_FALLBACKS, ADD_UEID = 7, 8, 10
 DUMP = 0x300
 STATS, SMCR_TECH = 7, 2
 FALLBACKS, FALLBACK_REASON, FALLBACK_COUNT = 8, 4, 5
-TECH = {7: "client-v1", 8: "client-v2", 9: "server-v1", 10: "server-v2", 16: "rx-bytes", 17: "tx-bytes"}
+TECH = {
+    7: "client-v1", 8: "client-v2", 9: "server-v1", 10: "server-v2", 16: "rx-bytes", 17: "tx-bytes"
+}
 NESTED = 0x8000
 
 
@@ -62,7 +64,8 @@ class Netlink:
 def main():
     netlink = Netlink()
     if sys.argv[1] == "ueid":
-        netlink.ask(netlink.family, ADD_UEID, attribute(1, sys.argv[2].ljust(32).encode() + b"\0"), 4)
+        netlink.ask(netlink.family, ADD_UEID, attribute(1, sys.argv[2].ljust(32).encode() + b"\0"),
+                    4)
         return
     for reply in netlink.ask(netlink.family, GET_STATS, b"", DUMP):
         tech = attributes(attributes(attributes(reply)[STATS])[SMCR_TECH])
@@ -70,7 +73,8 @@ def main():
             print(name, struct.unpack("=Q", tech[kind])[0])
     for reply in netlink.ask(netlink.family, GET_FALLBACKS, b"", DUMP):
         reason = attributes(attributes(reply)[FALLBACKS])
-        print(f"fallback-{struct.unpack('=I', reason[FALLBACK_REASON])[0]:#x}", struct.unpack("=H", reason[FALLBACK_COUNT])[0])
+        print(f"fallback-{struct.unpack('=I', reason[FALLBACK_REASON])[0]:#x}",
+              struct.unpack("=H", reason[FALLBACK_COUNT])[0])
 
 
 if __name__ == "__main__":

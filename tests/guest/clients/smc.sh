@@ -8,8 +8,9 @@ here=${0%/*}
 port=5300
 
 counter() { "$here/smc.py" stats | awk -v n="$1" '$1 == n { print $2 }'; }
-# What the server counts where it waited for its first message to be answered. Linux's client drops a message that comes between its
-# smc_clc_send_confirm() and smc_llc_flow_initiate(), and that connection falls back.
+# What the server counts where it waited for its first message to be answered. Linux's client drops
+# a message that comes between its smc_clc_send_confirm() and smc_llc_flow_initiate(), and that
+# connection falls back.
 unanswered() { on2 "$here/smc.py stats" | awk '$1 == "fallback-0x2010000" { n = $2 } END { print n + 0 }'; }
 # send_file v4|v6: a file to vm2.
 send_file() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# srp.sh: vm2 exports a disk in memory by SRP (ib_srpt), and vm1 uses it with ib_srp. Both connect by rdma_cm: RoCE has no subnet
-# administrator.
+# srp.sh: vm2 exports a disk in memory by SRP (ib_srpt), and vm1 uses it with ib_srp. Both connect
+# by rdma_cm: RoCE has no subnet administrator.
 kind=storage group=srp
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -37,7 +37,8 @@ stop() {
 transfer() {
 	local status=0 guid host t
 	t=$target/srpt/$(wwn "$dev")/$(wwn "$dev")
-	# ib_srpt names an initiator that comes by rdma_cm by the target's address: route.addr.src_addr of a passive cm_id is the local one.
+	# ib_srpt names an initiator that comes by rdma_cm by the target's address: route.addr.src_addr of
+	# a passive cm_id is the local one.
 	on2 "for a in $ip1 $ip2; do mkdir -p $t/acls/\$a/lun_0 && { [ -e $t/acls/\$a/lun_0/disk ] || ln -s $t/lun/lun_0 $t/acls/\$a/lun_0/disk; } || exit; done" || return
 	guid=$(on2 "cat /sys/module/ib_srpt/parameters/srpt_service_guid")
 	guid=${guid#0x}

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""stream.py PROTOCOL serve ADDRESS PORT FILE | PROTOCOL send ADDRESS PORT FILE: sends a file over sockets of a protocol (smc or rds).
+"""stream.py PROTOCOL serve ADDRESS PORT FILE | PROTOCOL send ADDRESS PORT FILE: sends a file over
+sockets of a protocol (smc or rds).
 
-The receiver answers with the SHA-256 of what it got. The sender fails unless that is the file's; it prints its rate."""
+The receiver answers with the SHA-256 of what it got. The sender fails unless that is the file's; it
+prints its rate."""
 import hashlib
 import os
 import socket

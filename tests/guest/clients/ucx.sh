@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ucx.sh: UCX's kinds of communication between two workers, each with every byte compared, with no setting of UCX over tern.
+# ucx.sh: UCX's kinds of communication between two workers, each with every byte compared, with no
+# setting of UCX over tern.
 kind=messaging group=ucx
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# uppers.sh: RDMA over network devices above the adapter's, in namespaces, and while addresses and the MTU change.
+# uppers.sh: RDMA over network devices above the adapter's, in namespaces, and while addresses and
+# the MTU change.
 kind=operations group=uppers
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -27,7 +28,8 @@ EOS
 chmod +x "$work/gid-of"
 scp -q "$work/gid-of" "vm2:$work/gid-of"
 
-# messages ADDRESS1 ADDRESS2 [MESSAGES]: a pingpong that compares its data, between these addresses; its rate.
+# messages ADDRESS1 ADDRESS2 [MESSAGES]: a pingpong that compares its data, between these addresses;
+# its rate.
 messages() {
 	local server g1 g2 n=${3:-100} status=0
 	[ "$via" = tern ] || n=$((n / 5))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# valkey.sh: valkey over RDMA in vm2, and its own test in vm1, which sets random values and compares what it gets. Debian's valkey lacks
-# RDMA: build-client-programs makes it.
+# valkey.sh: valkey over RDMA in vm2, and its own test in vm1, which sets random values and compares
+# what it gets. Debian's valkey lacks RDMA: build-client-programs makes it.
 kind=sockets group=valkey
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
@@ -13,7 +13,8 @@ serve() {
 	for i in \$(seq 100); do [ \"\$($modules/valkey-cli -s $work/socket ping 2>/dev/null)\" = PONG ] && exit; sleep 0.1; done; cat $work/log; exit 1"
 }
 cli() { on2 "$modules/valkey-cli -s $work/socket $*"; }
-# The server, asked by a Unix socket, has as many keys as the test says it has set, all of them of the test's length.
+# The server, asked by a Unix socket, has as many keys as the test says it has set, all of them of
+# the test's length.
 values() {
 	local set got status=0
 	serve || return
@@ -27,7 +28,8 @@ values() {
 	on2 "pkill -x valkey-server"
 	return $status
 }
-# No row with loss: the test waits a second for an answer, and rdma_cm's timeout for a lost last packet is longer.
+# No row with loss: the test waits a second for an answer, and rdma_cm's timeout for a lost last
+# packet is longer.
 verified="valkey's own test compares each value it gets; the values at the server are counted by a Unix socket"
 remark="Debian's source, built with RDMA" \
 	compare valkey "valkey" "$(cat "$modules/valkey.version")" "RC by rdma_cm: SEND, RDMA WRITE with immediate" "$verified" values
