@@ -58,6 +58,11 @@ brief() {
 	run ud_pingpong ibv_ud_pingpong -d @D -g @G -n 50 -s 1024 -c
 	run ud_pingpong-v6 ibv_ud_pingpong -d @D -g @G6 -n 50 -s 1024 -c
 	run srq_pingpong ibv_srq_pingpong -d @D -g @G -q 4 -n 50 -c
+	port=$((port + 1))
+	pair rping rping $port "rping -s -a $ip -p $port -C 10 -V" "rping -c -a $ip -p $port -C 10 -V"
+}
+
+programs() {
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
 		outs=
 		[ $tool != ib_read_lat ] || outs=$few
@@ -72,11 +77,6 @@ brief() {
 	run ib_write_lat-UC ib_write_lat $perftest -c UC -s 64 -n 50
 	run ib_send_lat-UD ib_send_lat $perftest -c UD -s 1024 -n 50
 	run ib_send_lat-cm ib_send_lat $perftest -R -s 64 -n 20
-	port=$((port + 1))
-	pair rping rping $port "rping -s -a $ip -p $port -C 10 -V" "rping -c -a $ip -p $port -C 10 -V"
-}
-
-programs() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		perftest="-d @D -x @G -F -u 18"
 		[ $tool != ib_read_bw ] || perftest="$perftest $few"

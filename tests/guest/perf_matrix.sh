@@ -10,18 +10,22 @@ group=perf
 . "${0%/*}/pairs.sh"
 port=18700
 
-# run NAME COMMAND...: runs COMMAND as server and client; the client gets the server's address
-# appended.
+# One run of each program and mode: -brief runs these, -rest the others.
+brief=" rc_pingpong-events rc_pingpong-dm rc_pingpong-v6 uc_pingpong-v4 ud_pingpong-v4
+	srq_pingpong-v4 xsrq_pingpong-v4 rc_pingpong-odp-implicit ib_read_bw-odp ib_send_bw-bidir
+	ib_write_bw-4qps ib_read_bw-all ib_send_lat-inline ib_write_lat-cm ib_read_lat-events
+	ib_write_bw-write-imm ib_atomic_bw-FETCH_AND_ADD ib_atomic_lat-CMP_AND_SWAP ib_send_bw-srq
+	ib_send_bw-UD-cm ib_write_bw-UC ib_send_lat-XRC "
+
+# run NAME COMMAND...: runs COMMAND as server and client, if it belongs to $part. The client gets the
+# server's address appended.
 run() {
-	[ $part = rest ] || run_now "$@"
-}
-# more NAME COMMAND...: the same, but not in -brief.
-more() {
-	[ $part = brief ] || run_now "$@"
-}
-run_now() {
 	name=$1
 	shift
+	case $brief in
+	*[[:space:]]$name[[:space:]]*) [ "$part" != rest ] || return 0 ;;
+	*) [ "$part" != brief ] || return 0 ;;
+	esac
 	port=$((port + 1))
 	host=$control
 	case " $* " in *" -R "*) host=$ip ;; esac
@@ -31,32 +35,32 @@ run_now() {
 pingpong() {
 	rc="ibv_rc_pingpong -d $dev -g $gid"
 	for mtu in 256 512 2048 4096; do
-		more "rc_pingpong-m$mtu" $rc -m $mtu -n 200 -c
+		run "rc_pingpong-m$mtu" $rc -m $mtu -n 200 -c
 	done
 	run rc_pingpong-m1024 $rc -m 1024 -n 200 -c
 	for size in 1 63 4096 4097 1048576; do
-		more "rc_pingpong-s$size" $rc -s $size -n 50 -c
+		run "rc_pingpong-s$size" $rc -s $size -n 50 -c
 	done
 	run rc_pingpong-events $rc -e -n 200 -c
 	run rc_pingpong-new-send $rc -N -n 200 -c
-	more rc_pingpong-new-send-events $rc -N -e -n 200 -c
+	run rc_pingpong-new-send-events $rc -N -e -n 200 -c
 	run rc_pingpong-dm $rc -j -n 200 -c
-	more rc_pingpong-dm-new-send-events $rc -j -N -e -n 200 -c
+	run rc_pingpong-dm-new-send-events $rc -j -N -e -n 200 -c
 	run rc_pingpong-rx1 $rc -r 1 -n 200
 	run rc_pingpong-v6 ibv_rc_pingpong -d $dev -g "$gid6" -n 200 -c
 	for v in v4 v6; do
-		g=$gid first=run
-		[ $v = v4 ] || g=$gid6 first="more"
-		$first uc_pingpong-$v ibv_uc_pingpong -d $dev -g "$g" -n 200 -c
-		$first ud_pingpong-$v ibv_ud_pingpong -d $dev -g "$g" -n 200 -s 1024 -c
-		$first srq_pingpong-$v ibv_srq_pingpong -d $dev -g "$g" -q 4 -n 200 -c
-		$first xsrq_pingpong-$v ibv_xsrq_pingpong -d $dev -g "$g" -n 200
+		g=$gid
+		[ $v = v4 ] || g=$gid6
+		run uc_pingpong-$v ibv_uc_pingpong -d $dev -g "$g" -n 200 -c
+		run ud_pingpong-$v ibv_ud_pingpong -d $dev -g "$g" -n 200 -s 1024 -c
+		run srq_pingpong-$v ibv_srq_pingpong -d $dev -g "$g" -q 4 -n 200 -c
+		run xsrq_pingpong-$v ibv_xsrq_pingpong -d $dev -g "$g" -n 200
 	done
-	more uc_pingpong-s65536 ibv_uc_pingpong -d $dev -g "$gid" -m 1024 -s 65536 -n 50 -c
-	more uc_pingpong-events ibv_uc_pingpong -d $dev -g "$gid" -e -n 200 -c
-	more ud_pingpong-events ibv_ud_pingpong -d $dev -g "$gid" -e -n 200 -s 64 -c
+	run uc_pingpong-s65536 ibv_uc_pingpong -d $dev -g "$gid" -m 1024 -s 65536 -n 50 -c
+	run uc_pingpong-events ibv_uc_pingpong -d $dev -g "$gid" -e -n 200 -c
+	run ud_pingpong-events ibv_ud_pingpong -d $dev -g "$gid" -e -n 200 -s 64 -c
 	run srq_pingpong-events ibv_srq_pingpong -d $dev -g "$gid" -q 8 -e -n 200 -c
-	more xsrq_pingpong-events ibv_xsrq_pingpong -d $dev -g "$gid" -e -n 200
+	run xsrq_pingpong-events ibv_xsrq_pingpong -d $dev -g "$gid" -e -n 200
 }
 
 # On-demand paging: explicit and implicit regions, with and without a prefetch.
@@ -65,7 +69,7 @@ on_demand() {
 	run rc_pingpong-odp-prefetch $rc -o -P -n 200 -c
 	run rc_pingpong-odp-implicit $rc -O -n 200 -c
 	run rc_pingpong-odp-implicit-prefetch $rc -O -P -s 1048576 -n 20 -c
-	more rc_pingpong-odp-new-send-events $rc -o -N -e -n 200 -c
+	run rc_pingpong-odp-new-send-events $rc -o -N -e -n 200 -c
 	run srq_pingpong-odp ibv_srq_pingpong -d $dev -g "$gid" -o -q 4 -n 200 -c
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		run "$tool-odp" $tool $common --odp -s 1048576 -n 20 --tx-depth=16
@@ -79,31 +83,29 @@ on_demand() {
 
 perftest_rc() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
-		more "$tool-1byte" $tool $common -s 1 -n 200
+		run "$tool-1byte" $tool $common -s 1 -n 200
 		run "$tool-all" $tool $common -a -n 5 --tx-depth=16
 		# perftest has no event mode for writes.
 		[ $tool = ib_write_bw ] || run "$tool-events" $tool $common -e -s 65536 -n 100 --tx-depth=16
 		run "$tool-bidir" $tool $common -b -s 65536 -n 100 --tx-depth=16
 		run "$tool-4qps" $tool $common -q 4 -s 4096 -n 200 --tx-depth=16
-		more "$tool-mtu256" $tool $common -m 256 -s 65536 -n 50 --tx-depth=16
+		run "$tool-mtu256" $tool $common -m 256 -s 65536 -n 50 --tx-depth=16
 		run "$tool-cm" $tool $common -R -s 65536 -n 50 --tx-depth=16
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		more "$tool-all" $tool $common -a -n 5
+		run "$tool-all" $tool $common -a -n 5
 		[ $tool = ib_write_lat ] || run "$tool-events" $tool $common -e -s 8 -n 200
 		run "$tool-cm" $tool $common -R -s 8 -n 100
 	done
 	run ib_send_lat-inline ib_send_lat $common -I 64 -s 64 -n 200
-	more ib_write_lat-write-imm ib_write_lat $common --write_with_imm -s 64 -n 200
+	run ib_write_lat-write-imm ib_write_lat $common --write_with_imm -s 64 -n 200
 	run ib_write_bw-write-imm ib_write_bw $common --write_with_imm -s 4096 -n 200 --tx-depth=16
 	for tool in ib_atomic_bw ib_atomic_lat; do
-		first=run
-		[ $tool = ib_atomic_bw ] || first="more"
 		for kind in CMP_AND_SWAP FETCH_AND_ADD; do
-			$first "$tool-$kind" $tool $common -A $kind -n 200
+			run "$tool-$kind" $tool $common -A $kind -n 200
 		done
-		$first "$tool-events" $tool $common -e -n 200
-		$first "$tool-cm" $tool $common -R -n 100
+		run "$tool-events" $tool $common -e -n 200
+		run "$tool-cm" $tool $common -R -n 100
 	done
 }
 
@@ -114,22 +116,22 @@ perftest_others() {
 		qps=
 		[ $tool = ib_send_lat ] || qps="-q 4"
 		run "$tool-srq" $tool $common --use-srq $qps -s 4096 -n 100 $depth
-		more "$tool-srq-events" $tool $common --use-srq -e -s 4096 -n 100 $depth
+		run "$tool-srq-events" $tool $common --use-srq -e -s 4096 -n 100 $depth
 		for type in UC UD; do
 			run "$tool-$type" $tool $common -c $type -s 1024 -n 200 $depth
-			more "$tool-$type-events" $tool $common -c $type -e -s 1024 -n 100 $depth
+			run "$tool-$type-events" $tool $common -c $type -e -s 1024 -n 100 $depth
 			# perftest refuses -R with UC.
 			[ $type = UC ] || run "$tool-$type-cm" $tool $common -c $type -R -s 1024 -n 100 $depth
 		done
-		more "$tool-UD-srq" $tool $common -c UD --use-srq -s 1024 -n 100 $depth
+		run "$tool-UD-srq" $tool $common -c UD --use-srq -s 1024 -n 100 $depth
 	done
 	run ib_write_bw-UC ib_write_bw $common -c UC -s 65536 -n 50 --tx-depth=16
-	more ib_write_lat-UC ib_write_lat $common -c UC -s 64 -n 200
+	run ib_write_lat-UC ib_write_lat $common -c UC -s 64 -n 200
 	for tool in ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat; do
 		size="-s 4096"
 		case $tool in ib_atomic*) size= ;; esac
 		run "$tool-XRC" $tool $common -c XRC $size -n 100
-		case $tool in ib_write*) ;; *) more "$tool-XRC-events" $tool $common -c XRC -e $size -n 100 ;; esac
+		case $tool in ib_write*) ;; *) run "$tool-XRC-events" $tool $common -c XRC -e $size -n 100 ;; esac
 	done
 }
 
