@@ -14,7 +14,7 @@ help:
 	@echo 'make test        the tests that CI runs (test-quick: only those that take seconds; tests/run NAME: a single one)'
 	@echo 'make test-lanes  the quick tests in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
 	@echo 'make test-clients  storage, messaging and sockets over RDMA, beside Soft-RoCE; writes Documentation/clients.rst'
-	@echo 'make test-full   all tests, including long ones and the lanes; writes Documentation/test-results.rst; takes hours'
+	@echo 'make test-full   all tests, including long ones and the lanes; writes build/report/test-results.rst; takes hours'
 	@echo '                 (RESUME=1 with any of these: skip what passed in the previous run)'
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
 	@echo 'make bench       compare tern with Soft-RoCE and with its limits: a table, build/bench.json, and charts in build/bench.html'
