@@ -13,7 +13,7 @@ help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
 	@echo 'make test        the tests that CI runs (test-quick: only those that take seconds; tests/run NAME: a single one)'
 	@echo 'make test-lanes  the quick tests in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
-	@echo 'make test-clients  storage, messaging and sockets over RDMA, beside Soft-RoCE; writes Documentation/clients.rst'
+	@echo 'make test-clients  storage, messaging and sockets over RDMA, beside Soft-RoCE; writes build/report/clients.rst'
 	@echo 'make test-full   all tests, including long ones and the lanes; writes build/report/test-results.rst; takes hours'
 	@echo '                 (RESUME=1 with any of these: skip what passed in the previous run)'
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'

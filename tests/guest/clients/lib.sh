@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Sourced by the scripts in this directory: each runs one client of RDMA between vm1 and vm2, first
 # over tern, then over Soft-RoCE, in the same boot (run-vm --virtio-wire). tests/clients makes
-# Documentation/clients.rst of their rows.
+# build/report/clients.rst of their rows.
 #
 # A script sets $kind (storage, messaging, sockets or operations) and $group (the name of its test),
 # sources this file, prepares what it needs, calls `compare` for each row of the page, and ends with
