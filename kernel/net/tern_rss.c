@@ -104,32 +104,32 @@ void tern_steer_exit(struct tern_net *net)
 		kfree(net->steer.rss[i]);
 }
 
-static struct tern_cmd_rss tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss)
+static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
+			 struct tern_cmd_rss *cmd)
 {
 	const struct tern_queues *queues = rtnl_dereference(net->queues);
-	struct tern_cmd_rss cmd = {
-		.port = TERN_ETH_PORT,
-		.log_entries = ilog2(TERN_RSS_ENTRIES),
-		.kind = TERN_DEST_ETH_QUEUE,
-		.func = rss->symmetric ? TERN_RSS_FUNC_SYMMETRIC : TERN_RSS_FUNC_TOEPLITZ,
-	};
 	unsigned int i, index;
 
-	memcpy(cmd.fields, rss->fields, sizeof(cmd.fields));
-	memcpy(cmd.key, rss->key, sizeof(cmd.key));
+	cmd->id = cpu_to_le32(id);
+	cmd->port = TERN_ETH_PORT;
+	cmd->log_entries = ilog2(TERN_RSS_ENTRIES);
+	cmd->kind = TERN_DEST_ETH_QUEUE;
+	cmd->func = rss->symmetric ? TERN_RSS_FUNC_SYMMETRIC : TERN_RSS_FUNC_TOEPLITZ;
+	memcpy(cmd->fields, rss->fields, sizeof(cmd->fields));
+	memcpy(cmd->key, rss->key, sizeof(cmd->key));
 	for (i = 0; i < TERN_RSS_ENTRIES; i++) {
 		/* After a reset there may be fewer channels. */
 		index = rss->indir[i] % queues->config.channels;
-		cmd.entries[i] = cpu_to_le32(queues->channel[index].rx.id);
+		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
-	return cmd;
 }
 
 static int tern_rss_create(struct tern_net *net, struct tern_rss *rss)
 {
-	struct tern_cmd_rss cmd = tern_rss_cmd(net, rss);
+	struct tern_cmd_rss cmd;
 	int err;
 
+	tern_rss_cmd(net, rss, 0, &cmd);
 	err = tern_cmd_create(net->tdev, TERN_CMD_CREATE_RSS, &cmd, sizeof(cmd), &rss->id);
 	rss->created = !err;
 	return err;
@@ -202,8 +202,7 @@ static int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
 	int err;
 
 	if (rss->created) {
-		cmd = tern_rss_cmd(net, next);
-		cmd.id = cpu_to_le32(rss->id);
+		tern_rss_cmd(net, next, rss->id, &cmd);
 		err = tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd,
 				    sizeof(cmd), NULL, 0);
 		if (err)
