@@ -140,6 +140,16 @@ static struct tern_odp_request *tern_pager_take(struct tern_pager *pager)
 	return request;
 }
 
+/* Ends a thread that is away: nobody will stop it. */
+static void __noreturn tern_pager_leave(struct tern_pager_thread *thread)
+{
+	struct tern_pager *pager = thread->pager;
+
+	kfree(thread);
+	tern_pager_put(pager);
+	module_put_and_kthread_exit(0);
+}
+
 static int tern_pager_main(void *data)
 {
 	struct tern_pager_thread *thread = data;
@@ -152,11 +162,8 @@ static int tern_pager_main(void *data)
 		ok = request->prefetch ? tern_prefetch_run(thread, request) :
 					 tern_fault_run(thread, request);
 		kfree(request);
-		if (!ok) {
-			kfree(thread);
-			tern_pager_put(pager);
-			module_put_and_kthread_exit(0);
-		}
+		if (!ok)
+			tern_pager_leave(thread);
 		cond_resched();
 	}
 
