@@ -95,7 +95,7 @@ struct tern_td {
 	atomic_uint users; /* parent domains */
 };
 
-/* What an allocator is asked for; the low half of its resource_type. */
+/* Low half of resource_type: the kind of queue memory. */
 enum tern_res_type {
 	TERN_RES_QP = 1,
 	TERN_RES_WQ,
@@ -281,7 +281,7 @@ struct tern_qp {
 	bool ece_set;
 };
 
-/* A work queue is to the device, and to the data path, a raw packet QP. */
+/* Device and data path treat a work queue as a raw packet QP. */
 struct tern_rwq {
 	struct ibv_wq ibvwq;
 	struct tern_qp qp;

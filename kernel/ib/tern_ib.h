@@ -34,7 +34,7 @@
 #define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
 #define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
 
-/* What features of raw packet QPs need, all of each. */
+/* Capabilities that all must be set for a raw packet feature. */
 #define TERN_CAPS_RAW_OFFLOAD	(TERN_CAP_RAW_QP | TERN_CAP_ETH_OFFLOAD)
 #define TERN_CAPS_RAW_STEERING	(TERN_CAP_RAW_QP | TERN_CAP_STEERING)
 

@@ -156,7 +156,7 @@ void tern_clock_free(struct tern_ib_dev *dev)
  */
 void tern_clock_get(struct tern_ib_dev *dev)
 {
-	/* Nobody has read the page lately: time need not be continuous. */
+	/* First user: no continuity to preserve. */
 	static const struct tern_clock_page anew;
 	struct tern_clock *clock = &dev->clock;
 

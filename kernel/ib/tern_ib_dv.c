@@ -18,7 +18,7 @@ static_assert(TERN_KEY_STATE_FREE == TERN_KEY_ST_FREE);
 static_assert(TERN_KEY_STATE_VALID == TERN_KEY_ST_VALID);
 static_assert(TERN_DM_MAP_OP_NUM == TERN_DM_OP_NUM);
 
-/* Bounds what a context can take of the pages that all contexts share. */
+/* Per-context limit on pages from the shared pool. */
 #define TERN_MAX_DM_OPS		64
 
 /* ---- keys ---- */

@@ -198,7 +198,7 @@ static int tern_flow_specs(const struct ib_flow_attr *attr,
 		spec = (const void *)spec + spec->size;
 	}
 
-	/* VXLAN is the only tunnel, so what is inside is inside of VXLAN. */
+	/* VXLAN is the only tunnel type, so inner headers imply VXLAN. */
 	if (inner.layers)
 		outer.layers |= TERN_LAYER_VXLAN;
 

@@ -371,7 +371,7 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_size_ok);
 
 /*
- * Whether the ring of operations is as long as it says, or does not exist if the
+ * Whether the operation ring matches its declared size, or does not exist if the
  * SRQ has no tags.
  */
 bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags)

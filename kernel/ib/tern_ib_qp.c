@@ -181,7 +181,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	 */
 	if (tern_kqp_used(&qp->kern))
 		tern_kqp_quiesce(dev, qp);
-	/* Before the number is free: those of a new QP must stay. */
+	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, qp->ibqp.qp_num);
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
 	tern_ib_umem_done(dev, qp->umem, err);

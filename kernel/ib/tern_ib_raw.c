@@ -153,7 +153,7 @@ tern_check_rss(const struct tern_ib_dev *dev,
 	    req->rx_hash_fields_mask & ~known)
 		return -EOPNOTSUPP;
 
-	/* INNER says where the fields are. */
+	/* INNER selects the headers; it is not a field. */
 	hashes = req->rx_hash_fields_mask & ~(u64)TERN_RX_HASH_INNER;
 	if (req->rx_hash_key_len != sizeof(req->rx_hash_key) ||
 	    (!hashes && (req->rx_hash_fields_mask || table->log_ind_tbl_size)))

@@ -207,7 +207,7 @@ free_aq:
 	return err;
 }
 
-/* Resets the device. Late readers of counters are its only users. */
+/* Resets the device. Only counter readers may still be using the device. */
 void tern_hw_down(struct tern_dev *tdev)
 {
 	struct pci_dev *pdev = tdev->core.pdev;

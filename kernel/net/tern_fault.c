@@ -117,7 +117,7 @@ EXPORT_SYMBOL_GPL(tern_fault_eq_create);
 
 /**
  * tern_fault_eq_destroy() - destroy the fault event queue
- * @eq: the queue, from which nobody takes faults
+ * @eq: the queue; the caller has stopped its consumer
  *
  * Context: Process context. @notify does not run after this returned.
  */

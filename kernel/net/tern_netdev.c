@@ -309,7 +309,7 @@ static u8 tern_rx_flags(const struct tern_net *net, netdev_features_t features)
 	       (features & NETIF_F_RXFCS ? TERN_ETH_QF_KEEP_FCS : 0);
 }
 
-/* XDP programs see frames as on the wire, and the FCS is that of a frame. */
+/* XDP and RXFCS need frames as received, so no HW-GRO. */
 static netdev_features_t tern_fix_features(struct net_device *netdev,
 					   netdev_features_t features)
 {

@@ -359,7 +359,7 @@ static int tern_ntuple_locate(struct tern_net *net, struct ethtool_rx_flow_spec 
 	default:
 		return -EINVAL;
 	}
-	/* Below 0, it is larger, too. */
+	/* Also catches underflow. */
 	if (location >= size)
 		return -ENOSPC;
 	spec->location = location;

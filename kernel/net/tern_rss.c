@@ -339,7 +339,7 @@ int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 		NL_SET_ERR_MSG(extack, "the device has no more RSS groups");
 		return -ENOSPC;
 	}
-	/* What is not given is as in the default context. */
+	/* Unspecified settings are copied from the default context. */
 	rss = kmemdup(net->steer.rss[0], sizeof(*rss), GFP_KERNEL);
 	if (!rss)
 		return -ENOMEM;

@@ -218,7 +218,7 @@ static void tern_get_queue_stats_tx(struct net_device *netdev, int index,
 	tern_fill_tx(count, stats);
 }
 
-/* What queues counted that exist no longer. */
+/* Totals of destroyed queues. */
 static void tern_get_base_stats(struct net_device *netdev,
 				struct netdev_queue_stats_rx *rx,
 				struct netdev_queue_stats_tx *tx)

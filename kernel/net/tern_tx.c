@@ -60,7 +60,7 @@ static unsigned int tern_tx_header_len(const struct sk_buff *skb)
 	return skb_transport_offset(skb) + l4;
 }
 
-/* Fills in what the device is to do. False if that is nothing. */
+/* Builds the offload descriptor. Returns false if none is needed. */
 VISIBLE_IF_KUNIT bool tern_tx_offload(const struct sk_buff *skb,
 				      struct tern_eth_offload *offload)
 {
@@ -350,7 +350,7 @@ VISIBLE_IF_KUNIT void tern_tx_account(const struct sk_buff *skb, u64 *count)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_tx_account);
 
-/* Completed frames. Byte queue limits do not know those of XDP. */
+/* Completed frames. XDP frames are not accounted in BQL. */
 struct tern_tx_done {
 	unsigned int packets;
 	unsigned int bytes;	/* of the network stack */

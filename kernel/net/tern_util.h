@@ -89,7 +89,7 @@ static inline unsigned int tern_frame_len(unsigned int mtu)
 /* MSI-X vector of completion vector @comp if @num_vectors were granted. */
 static inline unsigned int tern_comp_to_msix(unsigned int comp, unsigned int num_vectors)
 {
-	/* 0: admin and events, others: channels of the netdev, from 2 on RDMA, too. */
+	/* Vector 0 is for admin and events, 1.. for channels, 2.. also for RDMA. */
 	return num_vectors > 2 ? 2 + comp : num_vectors - 1;
 }
 

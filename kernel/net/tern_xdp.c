@@ -124,7 +124,7 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		/* It sees frames as on the wire. */
 		config.rx_flags &= ~TERN_ETH_QF_COALESCE;
 	}
-	/* A program sees only buffers with headroom, whatever is in its way. */
+	/* Remove the program before its buffers lose their headroom. */
 	if (!prog)
 		WRITE_ONCE(net->xdp_prog, NULL);
 	if (!prog != !old) {

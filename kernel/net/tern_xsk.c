@@ -298,7 +298,7 @@ struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *
 
 /* ---- Transmission ---- */
 
-/* What the descriptor of offloads of a frame is made of. */
+/* Offload request of an AF_XDP frame. */
 struct tern_xsk_request {
 	struct tern_eth_offload offload;
 	bool checksum;

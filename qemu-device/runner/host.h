@@ -26,7 +26,7 @@ class Host {
   };
   enum class Sent : std::uint8_t {
     kTaken,    // sent, or lost on the way
-    kHeld,     // taken, but Runner::resumed() comes before the next; never with Config::direct_send
+    kHeld,     // accepted; send no other frame before Runner::resumed(). Not with direct_send.
     kBlocked,  // not taken; Runner::resumed() says when there is room
   };
   enum class Event : std::uint8_t {

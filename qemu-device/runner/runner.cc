@@ -15,13 +15,12 @@ namespace {
 constexpr unsigned kSpins = 200;
 // Contention is judged after this many polls, about half a millisecond.
 constexpr unsigned kJudgeEvery = 16384;
-// The same for a host thread that polls, in ns: while it yields, a turn takes as long as others
-// like.
+// The same for a host thread that polls, in ns. A turn has no fixed length while the
+// thread yields.
 constexpr std::uint64_t kJudgeInterval = 1'000'000;
-// What such a thread waits on average for others that yield as well, at most, in ns.
+// Waits shorter than this on average (ns) are brief: the other threads yield as well.
 constexpr std::uint64_t kBrief = 1'000'000;
-// How long it makes room for others, at most, before it tries again, in ns. It polls meanwhile: to
-// pause for longer gains little.
+// Longest back-off, in ns. Polling continues at a lower rate, so a longer one gains little.
 constexpr std::uint64_t kMaxBackOff = 400'000'000;
 
 void cpu_relax() {

@@ -37,7 +37,7 @@ constexpr std::uint64_t kSpin = 30'000;
 constexpr std::uint64_t kPollLimit = 100'000;
 constexpr std::uint64_t kNap = 50'000;
 constexpr std::uint64_t kIdle = 10'000'000;
-// How exact the sleep is. The kernel's default is as long as the nap.
+// Timer slack. The kernel's default is as long as the sleep itself.
 constexpr unsigned long kTimerSlack = 1'000;
 // How often the thread polls the hypervisor's socket while it does not sleep, in ns.
 constexpr std::uint64_t kServeEvery = 20'000;
@@ -345,7 +345,7 @@ void Adapter::serve() {
 void Adapter::watch_function() {
   const int fd = attach_at_ == UINT64_MAX ? function_->fd() : -1;
   if (fd == watched_) return;
-  // A closed one has left by itself, unless it has the number of another one now.
+  // epoll drops a closed descriptor by itself, unless its number was reused.
   if (watched_ >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_, nullptr);
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
@@ -358,8 +358,8 @@ void Adapter::sleep(std::uint64_t until) {
   const std::uint64_t time = now();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
-  // A thread that puts something after this sees that this one sleeps. Only this one requests
-  // deliveries.
+  // A producer that enqueues from here on sees sleeping_ and wakes this thread. Only this thread
+  // requests deliveries.
   const unsigned standing = polling_ ? unsigned{kDeliver} : 0U;
   if ((requests_.load(std::memory_order_seq_cst) & ~standing) != 0 ||
       (frame_due_ == UINT64_MAX && !port_.empty())) {

@@ -149,7 +149,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void serve();
   void watch_function();
   [[nodiscard]] std::uint64_t spin_until(Level contention) const;
-  // Until `until` at the latest.
+  // Sleeps until woken, or until `until`.
   void sleep(std::uint64_t until);
   void finish_frame();
 

@@ -48,7 +48,7 @@ struct Function::Access {
   static ssize_t registers(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset,
                            bool is_write) {
     FunctionOwner& owner = of(ctx).owner_;
-    // The hypervisor has the MSI-X table, and asks for pending bits, which we never have.
+    // The hypervisor emulates the MSI-X table. Reads of the PBA return 0: no vector is pending.
     if (offset >= TERN_MSIX_TABLE_OFFSET) {
       if (!is_write) std::memset(buf, 0, count);
       return static_cast<ssize_t>(count);

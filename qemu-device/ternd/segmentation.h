@@ -27,7 +27,7 @@ struct Unfinished {
 
 class Segmenter {
  public:
-  // Of all headers of a packet that is to be cut.
+  // Limit of the headers of a packet to segment, in bytes.
   static constexpr std::size_t kHeadersMax = 256;
   // Segments of one packet: 64 KiB in the shortest that Linux makes, of 8 bytes (TCP_MIN_GSO_SIZE).
   static constexpr std::size_t kSegmentsMax = 8192;

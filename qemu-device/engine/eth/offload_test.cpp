@@ -297,7 +297,7 @@ void expect_whole(const SampleFrame& f, const Bytes& frame, const std::vector<By
     ASSERT_EQ(level.end, s.size());
     ASSERT_EQ(level.payload, f.headers());
     ASSERT_TRUE(check(s, level).l4_ok);
-    // What differs from the whole's headers is what must.
+    // Only the fields that segmentation changes differ.
     Bytes expected(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(f.headers()));
     if (f.v4) {
       put16(expected, f.l3() + 2, static_cast<std::uint16_t>(s.size() - f.l3()));

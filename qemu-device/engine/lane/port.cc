@@ -53,7 +53,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
     return;
   }
   route.local = inside;
-  // Those to a group reach the Ethernet function, which has sniffers as well.
+  // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
   switch (parse_packet(frame, packet, icrc_mode)) {
     case ParseResult::kOkBadIcrc:

@@ -17,12 +17,13 @@
 namespace tern {
 
 // `Queue` has a member `polled`. `Access` has these static functions:
-//   bool may_poll(const Queue&)        whether the queue's state allows polling
-//   bool moved(Context&, Queue&)       whether the producer index has moved, or cannot be read, and
-//   the queue does not wait to be served void kick(Queue&)                  has the queue served,
-//   as a doorbell does std::uint32_t uar(const Queue&)    the doorbell page of its process void
-//   store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier
-//   follows
+//   bool may_poll(const Queue&)          the queue's state allows polling
+//   bool moved(Context&, Queue&)         the producer index has moved, or cannot be read, and the
+//                                        queue does not wait to be served
+//   void kick(Queue&)                    has the queue served, as a doorbell does
+//   std::uint32_t uar(const Queue&)      the doorbell page of its process
+//   void store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier
+//                                        follows
 template <class Queue, class Access>
 class QueuePoller {
  public:

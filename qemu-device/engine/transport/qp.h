@@ -195,7 +195,8 @@ class alignas(64) Qp {
   }
 
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
-  // The way to the address, if the device has its source; ECN capable if senders react to marks.
+  // Resolves the route of `av`; nullopt if the source GID is not ours. Sets ECT if congestion
+  // control is on.
   [[nodiscard]] std::optional<Route> route_of(const tern_av& av, std::uint8_t port, Qpn dest) const;
 
   // Scheduler's bookkeeping.

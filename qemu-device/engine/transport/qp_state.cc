@@ -90,7 +90,7 @@ constexpr std::array kDatagram = {
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
 };
 
-// A frame carries its own addresses, too. Nothing in a raw QP is of RoCE.
+// A frame carries its own addresses, too. A raw QP has no RoCE attributes.
 constexpr std::array kRaw = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PORT},
@@ -217,7 +217,7 @@ void Qp::set_rates(std::uint32_t mask) {
 
 std::optional<Route> Qp::route_of(const tern_av& av, std::uint8_t port, Qpn dest) const {
   std::optional<Route> route = context_.resolve(av, port, qpn_, dest);
-  // A switch marks what reacts to marks, and drops the rest.
+  // Switches mark ECN-capable packets and drop others.
   if (route && (route->traffic_class & kEcnMask) == 0 &&
       context_.congestion.enabled(TERN_CC_RP_ENABLE, route->sl)) {
     route->traffic_class |= kEcnCapable;

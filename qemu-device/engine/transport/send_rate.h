@@ -51,7 +51,7 @@ class SendRate {
   void drain(Nanos now);
   void update(Nanos now);
   [[nodiscard]] std::uint64_t in_force() const;
-  // Lets the lowest of the limits be the rate.
+  // Sets the rate to the lowest limit.
   void enforce();
   void log_rate() const;
   [[nodiscard]] std::uint64_t line() const;

@@ -13,7 +13,7 @@ namespace tern {
 
 namespace {
 
-// Where the bytes go that no buffer of the tag gets.
+// Discards the bytes that exceed the tag's buffer.
 tern_sge to_nowhere(std::uint32_t length) {
   return {0, le(length), le(std::uint32_t{TERN_LKEY_NULL})};
 }

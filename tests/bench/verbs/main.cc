@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // verbs_bench: measures the performance of a device; prints lines of JSON.
 //
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop          both ends in this
-//   thread verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   with `serve`
-//   on HOST verbs_bench [-d DEV] [-g GID_INDEX] serve verbs_bench [-d DEV] [-t SECONDS]
-//   memory|limits
-// FIGURE: only this one, such as write-bandwidth/65536.
+//   verbs_bench [OPTION...] loop          both ends in this thread
+//   verbs_bench [OPTION...] across HOST   with `serve` on HOST
+//   verbs_bench [OPTION...] serve
+//   verbs_bench [OPTION...] memory|limits
+//
+// OPTION: -d DEV, -g GID_INDEX, -t SECONDS, -o FIGURE (only this one, as write-bandwidth/65536)
 #include <unistd.h>
 
 #include <cstdio>

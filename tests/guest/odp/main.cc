@@ -2,12 +2,13 @@
 // odp: tests on-demand paging, ibv_advise_mr(3), ibv_alloc_null_mr(3) and ibv_reg_dmabuf_mr(3).
 //
 //   odp [PATTERN...]
-//   odp --peer     only the test with two adapters
-//   odp --nodes    only the tests with two NUMA nodes
-//   odp --swap     only the test that swaps
+//   odp --peer            only the test with two adapters
+//   odp --nodes           only the tests with two NUMA nodes
+//   odp --swap            only the test that swaps
 //   odp --hold uffd|fuse  the device waits for a page that never arrives, until SIGTERM; prints
-//   "ready" when it does odp --churn    faults without end, until the device is gone; prints
-//   "ready" when it has begun
+//                         "ready" when it does
+//   odp --churn           faults without end, until the device is gone; prints "ready" when it has
+//                         begun
 //
 // Prints "ok odp/NAME" or "not ok odp/NAME - why" for each test. Needs root.
 #include <cstdio>

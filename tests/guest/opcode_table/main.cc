@@ -102,8 +102,8 @@ int run_all(const Options& options) {
   }
   if (!options.compare.empty()) {
     run("documented", [&] {
-      require(read_file(options.compare) == rst, "{} is another table: make it anew with --rst",
-              options.compare);
+      require(read_file(options.compare) == rst,
+              "{} differs from the measured table: regenerate it with --rst", options.compare);
     });
   }
   return good ? 0 : 1;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// verbs_table: calls each verb that rdma-core has a page of, and sees it do what its page says.
+// verbs_table: calls every verb with a manual page and checks the documented effect.
 //
-//   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR    prints "ok NAME" or "not ok NAME - why" for
-//   each page and probe verbs_table ... --rst FILE                         also writes the table of
-//   what was seen verbs_table ... --compare FILE                     also fails if a row of FILE
-//   differs from what was seen
+//   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR  prints "ok NAME" or "not ok NAME - why" for
+//                                                    each page and probe
+//   verbs_table ... --rst FILE                       also writes the table of what was seen
+//   verbs_table ... --compare FILE                   also fails if a row of FILE differs from what
+//                                                    was seen
 //
 // DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does
 // a probe without a page.

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tests of XDP and AF_XDP on an interface; each command runs until SIGTERM, or until it has done
-// its work:
-//   xdp drop DEV                        drops all frames; prints their number and frames per
-//   second, from the first one to the last one xdp reflect DEV                     XDP_TX: sends
-//   test frames back xdp redirect DEV TO                 XDP_REDIRECT to another interface xdp cpu
-//   DEV                         XDP_REDIRECT to another processor, which passes the frames to the
-//   stack xdp echo DEV [OPTION...]            AF_XDP: sends test frames back xdp ping DEV MAC COUNT
-//   [OPTION...]  AF_XDP: sends COUNT test frames to MAC, and checks every byte of the answers; 0:
-//   until SIGTERM xdp flood DEV MAC SECONDS           AF_XDP: sends test frames of 60 bytes to MAC
-//   as fast as it can
-// OPTIONs: copy, frags (up to 9000 bytes), no-wakeup (the driver is not to ask for wake-ups), lossy
+// Tests of XDP and AF_XDP on an interface. Each command runs until SIGTERM, or until it is done:
+//   xdp drop DEV                        drops all frames; prints their number, and frames per
+//   second
+//                                       from the first one to the last one
+//   xdp reflect DEV                     XDP_TX: sends test frames back
+//   xdp redirect DEV TO                 XDP_REDIRECT to another interface
+//   xdp cpu DEV                         XDP_REDIRECT to another processor, which passes the frames
+//                                       to the stack
+//   xdp echo DEV [OPTION...]            AF_XDP: sends test frames back
+//   xdp ping DEV MAC COUNT [OPTION...]  AF_XDP: sends COUNT test frames to MAC, and checks every
+//                                       byte of the answers; 0: until SIGTERM
+//   xdp flood DEV MAC SECONDS           AF_XDP: sends test frames of 60 bytes to MAC as fast as it
+//                                       can
+// OPTIONs: copy, frags (up to 9000 bytes), no-wakeup (the driver does not ask for wake-ups), lossy
 // (lost frames are no error).
 #include <arpa/inet.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What software changes about connections that work: rate limits and alternate paths.
+// Changes to established connections: rate limits, alternate paths.
 #pragma once
 
 #include <vector>
