@@ -82,7 +82,7 @@ class QueuePoller {
   // Polls: kicks each queue whose producer index has moved, and releases a queue that was idle too
   // often or too long.
   void look() {
-    if (++looks_ % kClockLooks == 0) read_clock();
+    if (++polls_ % kClockPolls == 0) read_clock();
     for (std::size_t i = count_; i-- > 0;) {
       Queue& queue = *queues_[i];
       Polled& p = queue.polled;
@@ -126,14 +126,14 @@ class QueuePoller {
   // microsecond in a host that does other work in between. A time slice of the kernel is shorter.
   static constexpr std::uint32_t kLongestIdle = 5'000;
   // The clock is read once in so many polls.
-  static constexpr std::uint32_t kClockLooks = 256;
+  static constexpr std::uint32_t kClockPolls = 256;
+  static constexpr std::uint64_t kLongestPoll = 4;  // us
 
-  // Advances polling_, by 4 us a poll at most: a longer pause of the host says nothing of the
-  // queues.
+  // Advances polling_. A longer pause of the host says nothing of the queues.
   void read_clock() {
     const Nanos now = context_.host.now();
     polling_ +=
-        static_cast<std::uint32_t>(std::min<Nanos>((now - read_at_) / 1000, 4 * kClockLooks));
+        static_cast<std::uint32_t>(std::min((now - read_at_) / 1000, kLongestPoll * kClockPolls));
     read_at_ = now;
   }
 
@@ -163,7 +163,7 @@ class QueuePoller {
   const std::uint16_t patience_;
   std::array<Queue*, kMost> queues_{};
   std::size_t count_ = 0;
-  std::uint32_t looks_ = 0;
+  std::uint32_t polls_ = 0;
   std::uint32_t polling_ = 0;  // time spent polling, us
   Nanos read_at_ = 0;          // when polling_ was advanced
   Nanos from_ = kNever;
