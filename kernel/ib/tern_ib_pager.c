@@ -141,7 +141,7 @@ static struct tern_odp_request *tern_pager_take(struct tern_pager *pager)
 }
 
 /* Ends a thread that is away: nobody will stop it. */
-static void __noreturn tern_pager_leave(struct tern_pager_thread *thread)
+static void __noreturn tern_pager_exit(struct tern_pager_thread *thread)
 {
 	struct tern_pager *pager = thread->pager;
 
@@ -163,7 +163,7 @@ static int tern_pager_main(void *data)
 					 tern_fault_run(thread, request);
 		kfree(request);
 		if (!ok)
-			tern_pager_leave(thread);
+			tern_pager_exit(thread);
 		cond_resched();
 	}
 
