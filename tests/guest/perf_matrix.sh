@@ -17,13 +17,13 @@ brief=" rc_pingpong-events rc_pingpong-dm rc_pingpong-v6 uc_pingpong-v4 ud_pingp
 	ib_write_bw-write-imm ib_atomic_bw-FETCH_AND_ADD ib_atomic_lat-CMP_AND_SWAP ib_send_bw-srq
 	ib_send_bw-UD-cm ib_write_bw-UC ib_send_lat-XRC "
 
-# run NAME COMMAND...: runs COMMAND as server and client, if it belongs to $part. The client gets the
-# server's address appended.
+# run NAME COMMAND...: runs COMMAND as server and client, if it belongs to $part. The client gets
+# the server's address appended.
 run() {
 	name=$1
 	shift
 	case $brief in
-	*[[:space:]]$name[[:space:]]*) [ "$part" != rest ] || return 0 ;;
+	*[[:space:]]${name}[[:space:]]*) [ "$part" != rest ] || return 0 ;;
 	*) [ "$part" != brief ] || return 0 ;;
 	esac
 	port=$((port + 1))

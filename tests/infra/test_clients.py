@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Documentation/clients.rst has a row for each client of the suite; tests/clients reads its rows."""
+"""Documentation/clients.rst has a row for each client of the suite; the tool reads its rows."""
 import importlib.machinery
 import importlib.util
 import os

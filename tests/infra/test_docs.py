@@ -138,7 +138,8 @@ class Figures(unittest.TestCase):
 
     def measured(self, title):
         """The numbers in a row of performance.rst's results, without the target."""
-        row = re.search(rf"^   {re.escape(title)}\b.*", text_of("Documentation/performance.rst"), re.M)
+        row = re.search(rf"^   {re.escape(title)}\b.*", text_of("Documentation/performance.rst"),
+                        re.M)
         return [float(n) for n in re.findall(r"\d[\d.]*", re.split(r"  +", row[0].strip())[-1])]
 
     def test_speed(self):
