@@ -29,6 +29,7 @@ struct tern_test_call {
 	u16 opcode;
 	u64 in;
 	u64 out[2];
+	struct tern_aq_entry cmd;	/* as the device fetched it */
 	int err;
 	struct completion done;
 };
@@ -442,8 +443,8 @@ static void tern_test_busy(struct kunit *test)
 {
 	const unsigned int last = TERN_TEST_CALLS - 1;
 	struct tern_test_aq *fake = test->priv;
-	struct tern_aq_entry cmds[TERN_TEST_CALLS];
 	struct tern_aq *aq = &fake->tdev.aq;
+	struct tern_aq_entry *cmd;
 	unsigned int i;
 	u64 *in;
 
@@ -460,21 +461,22 @@ static void tern_test_busy(struct kunit *test)
 	WRITE_ONCE(aq->timeout, 60 * HZ);
 
 	for (i = 0; i < TERN_TEST_CALLS; i++) {
-		cmds[i] = tern_test_fetch(fake);
-		in = (void *)aq->mem + (le64_to_cpu(cmds[i].in_addr) - aq->dma);
+		cmd = &fake->calls[i].cmd;
+		*cmd = tern_test_fetch(fake);
+		in = (void *)aq->mem + (le64_to_cpu(cmd->in_addr) - aq->dma);
 		if (i >= TERN_AQ_SIZE)
 			KUNIT_EXPECT_EQ(test, *in, fake->calls[i].in);
 		if (i < TERN_AQ_SIZE - 1)
 			continue;
 		/* More than the timeout for all of them, less for each. */
 		msleep(100);
-		tern_test_serve(fake, &cmds[i + 1 - TERN_AQ_SIZE]);
+		tern_test_serve(fake, &fake->calls[i + 1 - TERN_AQ_SIZE].cmd);
 		tern_aq_reap(&fake->tdev);
 		if (i < last)
 			tern_test_expect(test, 1);
 	}
 	while (i-- > TERN_TEST_CALLS - TERN_AQ_SIZE + 1)
-		tern_test_serve(fake, &cmds[i]);
+		tern_test_serve(fake, &fake->calls[i].cmd);
 	tern_aq_reap(&fake->tdev);
 	for (i = 0; i < TERN_TEST_CALLS; i++)
 		tern_test_check(test, i);
