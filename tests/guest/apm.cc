@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "dmem/runner.h"
+#include "runner.h"
 #include "tcp.h"
 #include "verbs.h"
 

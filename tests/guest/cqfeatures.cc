@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "dmem/runner.h"
+#include "runner.h"
 #include "verbs.h"
 
 namespace guest {

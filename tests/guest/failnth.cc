@@ -26,8 +26,8 @@
 #include <utility>
 #include <vector>
 
-#include "dmem/runner.h"
-#include "killer/counts.h"
+#include "counts.h"
+#include "runner.h"
 #include "verbs.h"
 
 namespace guest {

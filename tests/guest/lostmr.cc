@@ -31,8 +31,8 @@
 #include <string>
 #include <thread>
 
-#include "badudata/uverbs.h"
-#include "killer/counts.h"
+#include "counts.h"
+#include "uverbs.h"
 #include "verbs.h"
 
 namespace {

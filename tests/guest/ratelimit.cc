@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "dmem/runner.h"
+#include "runner.h"
 #include "verbs.h"
 
 namespace guest {

@@ -24,11 +24,11 @@
 #include <thread>
 #include <vector>
 
-#include "../killer/counts.h"
-#include "../killer/shared.h"
 #include "core.h"
+#include "counts.h"
 #include "memory.h"
 #include "records.h"
+#include "shared.h"
 #include "uverbs.h"
 
 namespace badudata {

@@ -20,7 +20,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "../killer/counts.h"
+#include "counts.h"
 #include "uverbs.h"
 
 namespace badudata {

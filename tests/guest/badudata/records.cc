@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "../killer/counts.h"
+#include "counts.h"
 #include "uverbs.h"
 
 namespace badudata {

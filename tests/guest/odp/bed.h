@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dmem/runner.h"
+#include "runner.h"
 #include "verbs.h"
 
 namespace guest {

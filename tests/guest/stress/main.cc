@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "end.h"
-#include "micro/lab.h"
+#include "lab.h"
 
 namespace guest {
 namespace {

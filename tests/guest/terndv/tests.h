@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "dmem/runner.h"
+#include "runner.h"
 #include "tcp.h"
 #include "verbs.h"
 

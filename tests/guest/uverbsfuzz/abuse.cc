@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "badudata/uverbs.h"
 #include "life.h"
+#include "uverbs.h"
 
 namespace uverbsfuzz {
 namespace {

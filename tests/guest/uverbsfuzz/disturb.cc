@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "killer/shared.h"
+#include "shared.h"
 
 namespace uverbsfuzz {
 namespace {

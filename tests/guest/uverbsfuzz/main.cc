@@ -45,8 +45,8 @@
 #include <thread>
 #include <vector>
 
+#include "counts.h"
 #include "disturb.h"
-#include "killer/counts.h"
 #include "life.h"
 #include "regress.h"
 #include "slabs.h"

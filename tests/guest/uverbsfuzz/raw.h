@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "killer/shared.h"
+#include "shared.h"
 #include "tally.h"
 
 namespace uverbsfuzz {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include <infiniband/terndv.h>
-#include "rcverify/verbs.h"
+#include "verbs.h"
 
 namespace uverbsfuzz {
 namespace {

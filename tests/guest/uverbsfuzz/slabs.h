@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "killer/counts.h"
+#include "counts.h"
 
 namespace uverbsfuzz {
 

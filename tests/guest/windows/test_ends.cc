@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "killer/counts.h"
+#include "counts.h"
 #include "suite.h"
 
 namespace guest::windows {

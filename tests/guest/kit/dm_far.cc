@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "far.h"
+#include "dm_far.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "end.h"
+#include "dm_end.h"
 
 #include <fcntl.h>
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "end.h"
+#include "dm_end.h"
 
 namespace guest {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "child.h"
-#include "far.h"
+#include "dm_far.h"
 #include "runner.h"
 
 namespace guest {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "space.h"
+#include "dm_space.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "far.h"
+#include "dm_far.h"
 #include "runner.h"
 
 namespace guest {

@@ -169,7 +169,7 @@ bool run(const Probe& probe, const Device& dev, Rows& rows) {
 }
 
 constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-.. Written by verbs_table --rst (tests/guest/verbs), which fails when a row of this file is not what it sees.
+.. Written by verbs_table --rst (tests/guest/verbs_table), which fails when a row of this file is not what it sees.
 
 ==================
 Each verb, by page

@@ -18,7 +18,7 @@
 #include <exception>
 #include <thread>
 
-#include "killer/counts.h"
+#include "counts.h"
 
 namespace guest {
 

@@ -20,9 +20,9 @@
 #include <optional>
 #include <thread>
 
-#include "killer/counts.h"
+#include "counts.h"
+#include "dm_space.h"
 #include "runner.h"
-#include "space.h"
 
 namespace guest {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "space.h"
+#include "dm_space.h"
 
 namespace guest {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "counts.h"
 #include "devmem.h"
-#include "killer/counts.h"
 
 namespace guest {
 namespace {

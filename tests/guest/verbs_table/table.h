@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "opcode_table/ends.h"
+#include "ends.h"
 
 namespace guest::verbs {
 

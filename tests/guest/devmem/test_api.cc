@@ -7,8 +7,8 @@
 #include <functional>
 #include <limits>
 
+#include "counts.h"
 #include "devmem.h"
-#include "killer/counts.h"
 
 namespace guest {
 namespace {
