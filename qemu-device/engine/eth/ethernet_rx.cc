@@ -79,7 +79,7 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
   RxFrame rx{.bytes = frame, .headers = headers};
   rx.kept = true;  // the counters of the HCA have it
   const auto verdict = steering.classify(headers, frame.size(), true);
-  context_.charge_sender(verdict.lookups * kLookupCost);
+  context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
     give(target, rx, nullptr);
 }
@@ -102,7 +102,7 @@ bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender)
 // Gives a frame to the flows that it matches. Returns whether one of them took it.
 bool Ethernet::steer(RxFrame& frame, const Sender* sender) {
   const auto verdict = steering.classify(frame.headers, frame.bytes.size(), false);
-  context_.charge_sender(verdict.lookups * kLookupCost);
+  context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
     give(target, frame, sender);
   if (!verdict.taken) return false;
