@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace xdp {
 
@@ -33,6 +35,16 @@ Ring<T> make_ring(int fd, const xdp_ring_offset& o, off_t page) {
 void set(int fd, int option, const void* value, socklen_t size) {
   if (setsockopt(fd, SOL_XDP, option, value, size) != 0)
     die("setsockopt " + std::to_string(option));
+}
+
+// Tries for ten seconds. The kernel releases the queue of a closed socket later, in a work item,
+// and bind() fails with EBUSY until then.
+void bind_queue(int fd, const sockaddr_xdp& address) {
+  const auto* const to = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  for (int tries = 1000; bind(fd, to, sizeof(address)) != 0; tries--) {
+    if (errno != EBUSY || tries == 0) die("bind");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 }  // namespace
@@ -65,9 +77,7 @@ Socket::Socket(unsigned ifindex, std::uint32_t queue, const Options& options)
   address.sxdp_flags = static_cast<std::uint16_t>((options.zero_copy ? XDP_ZEROCOPY : XDP_COPY) |
                                                   (options.need_wakeup ? XDP_USE_NEED_WAKEUP : 0) |
                                                   (options.fragments ? XDP_USE_SG : 0));
-  if (bind(fd(), static_cast<const sockaddr*>(static_cast<const void*>(&address)),
-           sizeof(address)) != 0)
-    die("bind");
+  bind_queue(fd(), address);
 }
 
 Socket::~Socket() { munmap(memory_, kChunk * kChunks); }
