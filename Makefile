@@ -29,59 +29,59 @@ help:
 	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as a patch series for an rdma-core 65.0 tree'
 	@echo 'make clean       remove build/ (the cache that checkouts share, $$TERN_CACHE or ~/.cache/tern, stays)'
 	@echo
-	@echo 'tests/vm/run-vm -- CMD...   run your own command in vm1; --help lists the options'
+	@echo 'lab/run-vm -- CMD...   run your own command in vm1; --help lists the options'
 
 run:
-	@tests/vm/tour
+	@lab/tour
 
 test:
-	@tests/vm/host-setup && tests/run $(RESUMED)
+	@lab/host-setup && tests/run $(RESUMED)
 
 test-quick:
-	@tests/vm/host-setup && tests/run --quick $(RESUMED)
+	@lab/host-setup && tests/run --quick $(RESUMED)
 
 test-lanes:
-	@tests/vm/host-setup && tests/run --lanes $(RESUMED)
+	@lab/host-setup && tests/run --lanes $(RESUMED)
 
 test-clients:
-	@tests/vm/host-setup && tests/run --clients $(RESUMED); status=$$?; tests/clients && exit $$status
+	@lab/host-setup && tests/run --clients $(RESUMED); status=$$?; tests/clients && exit $$status
 
 test-full:
-	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(RESUMED); status=$$?; tests/report && exit $$status
+	@lab/host-setup && TERN_COMMAND='make test-full' tests/run --all $(RESUMED); status=$$?; tests/report && exit $$status
 
 kunit:
-	@tests/vm/host-setup && tests/run --lane debug $(RESUMED) kunit
+	@lab/host-setup && tests/run --lane debug $(RESUMED) kunit
 
 bench:
-	@tests/vm/host-setup && tests/bench/bench
+	@lab/host-setup && tests/bench/bench
 
 bench-full:
-	@tests/vm/host-setup && tests/bench/bench --passes 5
+	@lab/host-setup && tests/bench/bench --passes 5
 
 bench-check:
-	@tests/vm/host-setup && tests/bench/bench --passes 3 --against $(BASE)
+	@lab/host-setup && tests/bench/bench --passes 3 --against $(BASE)
 
 shell:
-	@tests/vm/run-vm $(OPTIONS) --tty -- bash -l
+	@lab/run-vm $(OPTIONS) --tty -- bash -l
 
 check:
 	@tests/check/all
 
 format:
-	@tests/vm/host-setup && tests/check/format --fix
+	@lab/host-setup && tests/check/format --fix
 
 modules modules_install:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
 
 deb:
-	@tests/vm/host-setup && packaging/make-deb
+	@lab/host-setup && packaging/make-deb
 
 # In a git tree these create the branch tern; a tree without git becomes a repository first.
 export-linux:
-	@export/export linux "$(LINUX)"
+	@packaging/upstream/export linux "$(LINUX)"
 
 export-rdma-core:
-	@export/export rdma-core "$(RDMA_CORE)"
+	@packaging/upstream/export rdma-core "$(RDMA_CORE)"
 
 clean:
 	rm -rf build Module.symvers modules.order .Module.symvers.cmd .modules.order.cmd

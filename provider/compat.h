@@ -36,7 +36,7 @@
 #define IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC 0
 #endif
 
-/* Added to util/udma_barrier.h by export/rdma-core. */
+/* Added to util/udma_barrier.h by packaging/upstream/rdma-core. */
 #ifndef udma_full_barrier
 #include "udma_barrier.inc"
 #endif

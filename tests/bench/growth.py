@@ -7,7 +7,7 @@ import subprocess
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VM = os.path.join(TOP, "tests/vm")
+LAB = os.path.join(TOP, "lab")
 RAM = 2 << 30
 PATIENCE = 300
 BATCHES = 4
@@ -45,7 +45,7 @@ def of_device():
     sizes = []
     for device in [], ["-device", "tern"]:
         with subprocess.Popen([
-                f"{VM}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
+                f"{LAB}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
                 "-M", "q35", "-m", "2G", "-accel", "qtest", "-display", "none", "-nodefaults", "-S",
                 "-qmp", "stdio", *device
         ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
@@ -83,7 +83,7 @@ def figures(out):
     yield "device", of_device()
     before = None
     with subprocess.Popen([
-            f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout",
+            f"{LAB}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout",
             str(PATIENCE), "--share", share, "--run-dir",
             os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py",
             str(BATCHES)

@@ -83,8 +83,8 @@ class Names(unittest.TestCase):
         text = "   * - ``qemu-device/engine/lane/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
         self.assertEqual(missing_functions(text), ["Port::emits()"])
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
-        self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"),
-                         ["tests/vm/run-it"])
+        self.assertEqual(missing_files("``lab/run-vm -- x`` and ``lab/run-it``"),
+                         ["lab/run-it"])
 
     def test_tests_of_the_security_page(self):
         """The last cell of a row: ``TEST`` of the suite, and after a colon cases, or classes of

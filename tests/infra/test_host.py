@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-VM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "vm")
+LAB = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "lab")
 DEBIAN = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n'
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nPRETTY_NAME="Ubuntu 24.04.1 LTS"\n'
 MIRROR = "deb http://mirror.example/debian trixie main\n"
@@ -49,7 +49,7 @@ class Host(unittest.TestCase):
             self.file(f"cache/{path}", "")
 
     def run_it(self, *command):
-        p = subprocess.run([f"{VM}/{command[0]}", *command[1:]], env=self.env,
+        p = subprocess.run([f"{LAB}/{command[0]}", *command[1:]], env=self.env,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            stdin=subprocess.DEVNULL, text=True)
         return p.returncode, p.stdout
@@ -81,7 +81,7 @@ class Host(unittest.TestCase):
         for needed in (6, 1):
             self.file("log", "write error: No space left on device\n")
             p = subprocess.run(
-                ["bash", "-c", f'. {VM}/lib.sh; explain "$1"', f"{VM}/x", f"{self.dir}/log"],
+                ["bash", "-c", f'. {LAB}/lib.sh; explain "$1"', f"{LAB}/x", f"{self.dir}/log"],
                 env=self.env, stderr=subprocess.PIPE, text=True)
             self.assertIn(f"({needed} GiB are needed)", p.stderr)
             self.warm()
@@ -129,25 +129,25 @@ class Host(unittest.TestCase):
                         "Debian 12 and 13")
         # sysroot prints the same message if it gets that far.
         self.env["PATH"] = f"{self.dir}/bin:{os.environ['PATH']}"
-        out = self.run_it("sysroot")[1]
+        out = self.run_it("build/sysroot")[1]
         self.assertNotIn("sources.list", out)
 
     def test_ubuntu_with_a_mirror(self):
         self.machine(release=UBUNTU, sources="deb http://archive.ubuntu.com/ubuntu noble main\n")
         self.env["TERN_MIRROR"] = "http://mirror.example/debian"
         self.assertEqual(0, self.run_it("host-setup")[0])
-        out = self.run_it("apt-sources", "trixie")[1]
+        out = self.run_it("build/apt-sources", "trixie")[1]
         self.assertEqual(2, out.count(" http://mirror.example/debian trixie main\n"))
         self.assertEqual(2, out.count("[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"))
         self.assertNotIn("ubuntu", out)
 
     def test_mirrors_of_ubuntu_are_not_taken(self):
         self.machine(sources="deb http://archive.ubuntu.com/ubuntu noble main\n")
-        self.assertEqual("", self.run_it("apt-sources", "trixie")[1])
+        self.assertEqual("", self.run_it("build/apt-sources", "trixie")[1])
 
     def test_debian_without_a_mirror(self):
         self.machine(sources="")
-        status, out = self.run_it("sysroot")
+        status, out = self.run_it("build/sysroot")
         self.assertEqual(1, status)
         self.assertIn("/etc/apt has no Debian mirror", out)
 
@@ -163,7 +163,7 @@ class Arguments(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.cache, ignore_errors=True)
 
     def run_vm(self, *args):
-        p = subprocess.run([f"{VM}/run-vm", *args], env={**os.environ, "TERN_CACHE": self.cache},
+        p = subprocess.run([f"{LAB}/run-vm", *args], env={**os.environ, "TERN_CACHE": self.cache},
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True)
         self.assertEqual([], os.listdir(self.cache))

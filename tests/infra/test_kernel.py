@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.append(os.path.join(TESTS, "vm"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "lab/machines"))
 import kernel  # noqa: E402
 
 RELEASE = "7.2.1-mine"
@@ -199,7 +199,7 @@ class Mine(unittest.TestCase):
 
 class Fragment(unittest.TestCase):
     def test_the_debug_kernel_has_all_of_it(self):
-        with open(f"{TESTS}/vm/debug.config") as f:
+        with open(f"{TESTS}/../lab/build/debug.config") as f:
             debug = set(f.read().splitlines())
         with open(kernel.FRAGMENT) as f:
             wanted = {line for line in f.read().splitlines() if line.startswith("CONFIG")}

@@ -16,7 +16,7 @@ import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TERN_TOP", os.path.dirname(TESTS))
-sys.path.append(os.path.join(TESTS, "vm"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "lab/machines"))
 os.environ.setdefault("TERN_CACHE", "/nonexistent")
 import failure  # noqa: E402
 import lab  # noqa: E402
@@ -318,7 +318,7 @@ class Booting(unittest.TestCase):
 
 class Complaints(unittest.TestCase):
     """What kernel-complaints takes for a kernel in trouble."""
-    GUEST = os.path.join(TESTS, "vm/guest")
+    GUEST = os.path.join(os.path.dirname(TESTS), "lab/guest/bin")
 
     def complaints(self, log):
         with tempfile.TemporaryDirectory() as d:

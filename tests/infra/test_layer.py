@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.append(os.path.join(TESTS, "vm"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "lab/image"))
 import layer  # noqa: E402
 
 STATUS = """Package: compiler

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-VM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "vm")
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Runs every GTEST_TOTAL_SHARDS-th of the tests in $tests; those in $lines instead of "OK".
 PROGRAM = r"""#!/bin/bash
 if [ "${*: -1}" = --gtest_list_tests ]; then
@@ -46,7 +46,7 @@ class Lines(unittest.TestCase):
         os.chmod(self.program, 0o755)
 
     def start(self, *jobs, **env):
-        return subprocess.Popen([sys.executable, f"{VM}/gtest-lines", *jobs],
+        return subprocess.Popen([sys.executable, f"{TOP}/tests/tap/gtest", *jobs],
                                 env={**os.environ, **env}, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
 

@@ -42,12 +42,14 @@ class Run(unittest.TestCase):
         os.environ.pop("TERN_STRICT", None)
         self.top = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
-        os.makedirs(f"{self.top}/tests/vm")
-        for name in ("run", "outcome.py", "vm/lanes", "vm/lanes.py"):
-            shutil.copy(f"{TESTS}/{name}", f"{self.top}/tests/{name}")
-        self.script("tests/vm/build", "#!/bin/sh\n")
-        self.script("tests/vm/sysroot-run", '#!/bin/sh\nexec "$@"\n')
-        self.script("tests/vm/run-vm", RUN_VM)
+        os.makedirs(f"{self.top}/lab/machines")
+        os.makedirs(f"{self.top}/lab/build")
+        os.makedirs(f"{self.top}/tests")
+        for name in ("tests/run", "tests/outcome.py", "lab/lanes", "lab/machines/lanes.py"):
+            shutil.copy(f"{os.path.dirname(TESTS)}/{name}", f"{self.top}/{name}")
+        self.script("lab/build/all", "#!/bin/sh\n")
+        self.script("lab/sysroot-run", '#!/bin/sh\nexec "$@"\n')
+        self.script("lab/run-vm", RUN_VM)
         self.script("tests/four", "echo 'ok four/a # SKIP no moon'\n")
         self.put(SUITE, EXPECTED, SKIPS)
 
@@ -85,7 +87,7 @@ class Run(unittest.TestCase):
         the boot, also without a lost test."""
         for how, why in ((125, "exit status 125"), (124, "exit status 124"),
                          (99, "a kernel complained"), ("SEGV", "exit status -11")):
-            self.script("tests/vm/run-vm",
+            self.script("lab/run-vm",
                         RUN_VM + (f"exit {how}\n" if isinstance(how, int) else f"kill -{how} $$\n"))
             status, out = self.run_it()
             self.assertEqual((1, "4 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
@@ -98,7 +100,7 @@ class Run(unittest.TestCase):
         """Those that did not run fail, and so does the boot: once."""
         for how in ("exit 0", "exit 125"):
             self.script(
-                "tests/vm/run-vm",
+                "lab/run-vm",
                 f"#!/bin/bash\necho '%%tern begin three'\necho ok three/a\necho '%%tern end three 0'\n{how}\n"
             )
             status, out = self.run_it()
@@ -109,7 +111,7 @@ class Run(unittest.TestCase):
 
     def test_result_lines_outside_of_tests(self):
         """What a machine prints beside its tests is no result: the boot has one."""
-        self.script("tests/vm/run-vm",
+        self.script("lab/run-vm",
                     RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
         status, out = self.run_it()
         self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
@@ -127,7 +129,7 @@ class Run(unittest.TestCase):
             self.assertNotIn("Traceback", out)
 
     def test_retries_are_counted(self):
-        self.script("tests/vm/run-vm",
+        self.script("lab/run-vm",
                     RUN_VM.replace("echo boots", "echo '# retried: vm1 stalled while booting' >&2"))
         self.script(
             "tests/four",
@@ -324,7 +326,7 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
     def test_interrupt_in_a_guest(self):
         hang = self.HANGS.format(top=self.top)
         self.script(
-            "tests/vm/run-vm",
+            "lab/run-vm",
             f"#!/bin/bash\necho '%%tern begin one'\ntrap 'kill $!; exit' TERM; {hang} & wait\n")
         status, out = self.interrupt("boot --vms 1\nquick 60 one true\nquick 60 two true\n",
                                      signal.SIGINT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Writes a capture with every opcode to the path in TERN_SAMPLES, for tests/engine/tshark-check.
+// Writes a capture with every opcode to the path in TERN_SAMPLES, for qemu-device/engine/tests/tshark-check.
 // The fields of each frame have the values that the check expects.
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Sourced after lib.sh by the scripts for messaging. Their programs are built on the host
-# (tests/vm/build-messaging).
+# (lab/build/messaging).
 # shellcheck disable=SC2034,SC2154
 programs=$modules
 

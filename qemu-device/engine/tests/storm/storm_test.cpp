@@ -38,7 +38,7 @@ void print(std::uint64_t seed, const StormResult& r) {
 
 std::string replay(std::uint64_t seed, std::uint64_t packets) {
   char text[96];
-  std::snprintf(text, sizeof(text), "again: tests/engine/storm --seed 0x%llx%s%s",
+  std::snprintf(text, sizeof(text), "again: qemu-device/engine/tests/storm/run --seed 0x%llx%s%s",
                 static_cast<unsigned long long>(seed),
                 packets == StormOptions{}.packets ? "" : " --packets ",
                 packets == StormOptions{}.packets ? "" : std::to_string(packets).c_str());
