@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Judges the output of a test: result lines, plans, the counts of tests/expected, the skips of
-tests/skips."""
+"""Judges the output of a test: result lines, plans, and the skips that its header allows."""
 import fnmatch
 import re
 
@@ -21,89 +20,13 @@ def read_line(text):
         2], "fail" if m[1] else "skip" if skip else "pass", skip[1] if skip and not m[1] else ""
 
 
-class Skips:
-    """The list of allowed skips. A line is `TEST LANE RESULT REASON`; the first three are shell
-    patterns."""
-    def __init__(self, path, text=None):
-        self.path, self.entries, self.used = path, [], set()
-        for number, line in enumerate((open(path).read() if text is None else text).splitlines(),
-                                      1):
-            words = line.split(None, 3)
-            if not words or words[0].startswith("#"):
-                continue
-            if len(words) != 4:
-                raise ValueError(f"{path}:{number}: a skip is TEST LANE RESULT REASON")
-            self.entries.append((number, *words))
-
-    def allows(self, test, lane, result):
-        """Whether any line allows the skip. Remembers all that do."""
-        found = [
-            e for e in self.entries if all(map(fnmatch.fnmatchcase, (test, lane, result), e[1:4]))
-        ]
-        self.used.update(e[0] for e in found)
-        return bool(found)
-
-    def stale(self, ran):
-        """Lines whose tests ran, as (test, lane) in `ran`, without skipping anything that the line
-        names."""
-        return [
-            f"{self.path}:{number}: {result} of {test} is no longer skipped"
-            for number, test, lane, result, _ in self.entries if number not in self.used and any(
-                fnmatch.fnmatchcase(t, test) and fnmatch.fnmatchcase(l, lane) for t, l in ran)
-        ]
-
-
-class Expected:
-    """The number of result lines of each test: `NAME[@LANE] COUNT`, or `-` if the exit status is
-    enough. Fewer are a failure."""
-    def __init__(self, path, text=None):
-        self.path, self.counts = path, {}
-        for number, line in enumerate((open(path).read() if text is None else text).splitlines(),
-                                      1):
-            words = line.split("#")[0].split()
-            if not words:
-                continue
-            if len(words) != 2 or not (words[1] == "-" or words[1].isdecimal() and int(words[1])):
-                raise ValueError(
-                    f"{path}:{number}: expected NAME[@LANE] COUNT, or - for a test without result lines"
-                )
-            self.counts[words[0]] = 0 if words[1] == "-" else int(words[1])
-
-    def of(self, test, lane):
-        """The count, or None if the list does not have the test."""
-        return self.counts.get(f"{test}@{lane}", self.counts.get(test))
-
-    def surplus(self, test, lane, lines):
-        """A complaint if the test printed more lines than the list says: nobody would miss them."""
-        count = self.of(test, lane)
-        if count is None or lines <= count:
-            return []
-        return [
-            f"tests/expected: {test} has {lines} results, not {count or '-'}: run `tests/run --record {test}`"
-        ]
-
-    def record(self, test, lane, lines):
-        """Records a run. The count of the lane trixie applies to all lanes without a count of their
-        own."""
-        if lane == "trixie" or test not in self.counts:
-            self.counts[test] = lines
-        elif self.of(test, lane) != lines:
-            self.counts[f"{test}@{lane}"] = lines
-
-    def write(self):
-        with open(self.path) as f:
-            head = [line for line in f if line.startswith("#")]
-        with open(self.path, "w") as f:
-            f.writelines(head)
-            f.writelines(f"{name} {count or '-'}\n" for name, count in sorted(self.counts.items()))
-
-
 class Judgement:
-    """Judges one test: call line() for each line, then end() once."""
-    def __init__(self, test, lane, skips, expected):
-        """expected: the least number of result lines, 0 if the exit status is enough, None if the
-        list does not have the test."""
-        self.test, self.lane, self.skips, self.expected = test, lane, skips, expected
+    """Judges one test: call line() for each line, then end() once. Without a header, for the tests
+    of a boot itself, neither a plan nor result lines are demanded."""
+    def __init__(self, test, lane, header=None):
+        self.test, self.lane, self.header = test, lane, header
+        self.skips = header.skips if header else []
+        self.used = set()
         self.counts = {"pass": 0, "fail": 0, "skip": 0}
         self.complaints = []
         self.lines = 0
@@ -131,10 +54,22 @@ class Judgement:
 
     def skip(self, result, why):
         self.counts["skip"] += 1
-        if not self.skips.allows(self.test, self.lane, result):
-            self.complain(
-                f"{result} is skipped ({why or 'no reason given'}), and {self.skips.path} does not allow that"
-            )
+        allowed = {
+            i for i, (lane, pattern, _) in enumerate(self.skips)
+            if fnmatch.fnmatchcase(self.lane, lane) and fnmatch.fnmatchcase(result, pattern)
+        }
+        self.used |= allowed
+        if not allowed:
+            self.complain(f"{result} is skipped ({why or 'no reason given'}), and the header of "
+                          "the test does not allow that")
+
+    def stale(self):
+        """Complaints about allowed skips that did not happen."""
+        return [
+            f"{self.header.path}: {pattern} of {self.test} is no longer skipped"
+            for i, (lane, pattern, _) in enumerate(self.skips)
+            if i not in self.used and fnmatch.fnmatchcase(self.lane, lane)
+        ]
 
     def end(self, status):
         """status: the exit status of the command, which decides if there are no result lines."""
@@ -146,12 +81,10 @@ class Judgement:
             self.complain(f"exit status {status}")
         if self.plan is not None and self.plan != self.lines:
             self.complain(f"{self.lines} results, but its plan says {self.plan}")
-        if self.lines < (self.expected or 0):
-            self.complain(
-                f"{self.lines} results, but tests/expected says {self.expected}: some are missing, or run `tests/run --record {self.test}`"
-            )
-        elif self.expected is None and not self.lines:
-            self.complain(
-                "no results, and tests/expected does not say that the exit status is enough")
+        if self.header and self.header.results not in (None, self.lines):
+            self.complain(f"{self.lines} results, but its header says {self.header.results}")
+        elif self.header and self.header.results is None and self.plan is None:
+            self.complain(f"{self.lines} results and no plan: it prints a plan, or its header says "
+                          f"'Results: {self.lines or 'none'}'")
         if not self.lines and not self.counts["fail"]:
             self.counts["pass"] = 1

@@ -3,6 +3,15 @@
 # attacked.sh: while vm1 and vm2 exchange data and compare it, a hypervisor attacks the ternd of
 # both through an adapter of its own, and through the control socket (ternd_attack, on the host).
 # Its own result lines are passed on. Runs in vm1.
+#
+# Test: ternd-attacked
+# Tier: full, 900 s
+# Boot: ternd
+# Results: 15
+# Proves: Ternd_attack, a hypervisor that does what it should not and a stranger at the control
+#   socket, attacks the daemon through an adapter that is added while two machines exchange data and
+#   compare it.
+
 set -u
 group=attacked
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
 # bare.sh DEVICE: tests a device that has neither memory windows nor device memory.
+#
+# Test: bare
+# Tier: full, 600 s
+# Boot: iommu
+# Run: bare.sh tern1
+# Results: 9
+# Proves: A device with dm-size=0 and max-mw=0: it reports so, the verbs answer EOPNOTSUPP, no
+#   object is counted, the rest works.
+
 devmem -b -d "$1"
 devmem_status=$?
 . "${0%/*}/pairs.sh"

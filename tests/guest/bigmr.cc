@@ -5,6 +5,13 @@
 // and freed afterwards.
 //
 // usage: bigmr [device]; prints ok / not ok lines.
+//
+// Test: bigmr
+// Tier: full, 1200 s
+// Boot: pair
+// Results: 18
+// Proves: Regions of 64 GiB, in 2 MiB and in 4 KiB pages, accessed at both ends and at the borders
+//   of page list pieces.
 
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

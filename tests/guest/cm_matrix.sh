@@ -3,6 +3,21 @@
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
 # Runs rdmacm-utils and qperf over IPv4 and IPv6. usage: cm_matrix.sh [loopback|across]...; prints a
 # line for each, and a matrix.
+#
+# Test: cm
+# Tier: full, 2400 s
+# Boot: net-wire
+# Run: cm_matrix.sh across
+# Results: 41
+# Proves: Rdma_cm: rdmacm-utils and qperf between two machines.
+#
+# Test: cm-loop
+# Tier: long, 2400 s
+# Boot: net-wire
+# Run: cm_matrix.sh loopback
+# Results: 41
+# Proves: Cm in one machine.
+
 set -u
 group=cm
 . "${0%/*}/pairs.sh"

@@ -3,8 +3,31 @@
 # congestion.sh switch|bridge: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is
 # shorter than their windows. Without congestion control the port loses packets again and again;
 # with it, none once the flows have settled, and few before. Runs in vm1.
-#   switch: the port is that of ternd's switch, with RED (tests/suite has its properties).
+#   switch: the port is that of ternd's switch, with RED (properties: Boot, below).
 #   bridge: vm2 is a bridge between the two wires, with "tc red ecn" in front of vm1.
+#
+# Test: congestion-switch
+# Tier: full, 600 s
+# Boot: alone --vms 3 --mem 512M --smp 1 --front vfio-user --device-prop speed=1000 --device-prop
+#   vm1:rate=50M --device-prop vm1:queue=1M --device-prop vm1:full=drop --device-prop
+#   vm1:red-min=10K --device-prop vm1:red-max=60K --device-prop vm1:red-probability=0.1
+# Run: congestion.sh switch
+# Results: 21
+# Proves: Two flows from one machine to another through a slow port whose queue is shorter than
+#   their windows: of ternd's switch, with RED, and of a machine that is a bridge, with Linux's tc
+#   red ecn. Without congestion control (devlink parameters) the receiver sees gaps, with it none in
+#   three seconds once the flows have settled and at most a quarter of them in all, and the rates
+#   that limit the QPs are reported. Counters of marks and notifications. Values out of range are
+#   refused. Documentation/congestion.rst has the figures of the simulation, which the test engine
+#   runs.
+#
+# Test: congestion-bridge
+# Tier: long, 600 s
+# Boot: alone --vms 3 --mem 512M --smp 1 --adapters 2 --device-prop speed=1000
+# Run: congestion.sh bridge
+# Results: 22
+# Proves: The same with a machine that is a bridge, with Linux's tc red ecn.
+
 set -u
 mode=$1
 group=congestion-$mode

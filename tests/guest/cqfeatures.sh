@@ -2,6 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
 # cqfeatures.sh: runs cqfeatures, then ibv_rc_pingpong with timestamps, in one machine and across.
+#
+# Test: cqfeatures
+# Tier: quick, 600 s
+# Boot: pair
+# Results: 20
+# Proves: CQs resized while a thread sleeps for their events and polls: each completion arrives
+#   once, in order, and no wake-up is lost. Arms that outlive the buffer, sizes that are refused.
+#   Events counted and timed by the device's clock under moderation. A CQ that overruns and is told
+#   to ignore it. Time stamps in order and between two readings of the clock; two threads that read
+#   it while its low half wraps; its rate against the system's. Wall clock within 2 ms of
+#   CLOCK_REALTIME, also after that was set forward; no step back, with the largest difference
+#   reported. No order of data is promised. ibv_rc_pingpong -t of rdma-core reads stamps, in one
+#   machine and between two.
+
 cqfeatures
 own=$?
 . "${0%/*}/pairs.sh"

@@ -5,6 +5,14 @@
 //
 // Both ends are in this process, at the IPv4 address of the GID. Prints "ok NAME" or "not ok NAME -
 // why" for each case.
+//
+// Test: ece
+// Tier: quick, 300 s
+// Boot: pair
+// Results: 4
+// Proves: Rdma_cm negotiates the options of a connection: both ends get those that both know,
+//   before the QPs are connected. A peer with unknown options, with none, and of another vendor.
+//   What the options do is in the engine's tests (Ece).
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>

@@ -3,6 +3,16 @@
 # ethernet.sh: tern's netdev with the programs that use an Ethernet adapter: captures with VLANs and
 # checksums, iperf3, time stamps and PTP, raw Ethernet QPs of perftest; and changes, resets and a
 # removal under TCP. Runs in vm1; linuxptp is installed.
+#
+# Test: ethernet
+# Tier: full, 1800 s
+# Boot: pair
+# Results: 62
+# Proves: The netdev with tcpdump (VLAN tags; every checksum of TCP and UDP over IPv4 and IPv6 as it
+#   arrives), iperf3, ptp4l and phc2sys with hardware time stamps, and perftest's raw Ethernet QPs;
+#   then channels, rings, RSS, offloads, MTU, a reset and a removal under TCP. What users of an
+#   Ethernet adapter run.
+
 set -u
 group=ethernet
 # shellcheck source=tests/guest/results.sh

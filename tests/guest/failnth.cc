@@ -5,6 +5,16 @@
 //
 // usage: failnth [-d DEV] [-n N] [PATTERN...]; -n: only the N-th point. Prints ok / not ok lines.
 // Needs root and a kernel with FAULT_INJECTION, FAILSLAB and FAIL_PAGE_ALLOC, as in lane debug.
+//
+// Test: failnth
+// Tier: quick, 600 s
+// Lane: debug
+// Boot: single
+// Results: 45
+// Proves: Lane debug: every allocation and every copy that the kernel makes for a verb fails once,
+//   one after the other. The verb reports an errno or has managed without; what it began is undone,
+//   counted by object, page and pin; a destroy that failed works when it is tried again. failnth -n
+//   N NAME runs one point again.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

@@ -3,6 +3,15 @@
 # faults.sh: tests fault injection, mostly in vm2's adapter, and its effects on the driver and on
 # programs: rules and their counts, lost commands, a failed device, link changes. micro tests faults
 # of single packets.
+#
+# Test: faults
+# Tier: full, 900 s
+# Boot: faults
+# Results: 33
+# Proves: Rules by QMP: refused ones and their errors, counts, the ICRC modes, commands without
+#   answer, memory that cannot be reached, link down and up with their events, a fatal error;
+#   afterwards everything is as before.
+
 set -u
 group=faults
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # health.sh: tests the devlink health reporter: a failed device is reported with its reason,
 # recovers automatically or on request, and netdev and RDMA work again. Runs in vm1.
+#
+# Test: health
+# Tier: full, 900 s
+# Boot: single
+# Results: 37
+# Proves: A device that fails, by the test of its devlink reporter: the failure is reported with its
+#   reason. The device recovers by itself, on request and after a reset, but not twice within the
+#   grace period and not when recovery is switched off; netdev and RDMA work afterwards. Its objects
+#   cannot be read while it is dead. Optional counters count from their enabling on, and a CQ is
+#   dumped.
+
 set -u
 group=health
 # shellcheck source=tests/guest/results.sh

@@ -3,6 +3,28 @@
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086,SC2029
 # Tests tern in vm1 against Soft-RoCE in vm2: every opcode that both support, over RC, UC and UD,
 # each program with the client on either side. usage: interop.sh [brief|programs|verify]...
+#
+# Test: interop-brief
+# Tier: full, 2400 s
+# Boot: soft-roce
+# Run: interop.sh brief
+# Results: 14
+# Proves: Stock programs between tern and Soft-RoCE, once each.
+#
+# Test: interop-verify
+# Tier: full, 2400 s
+# Boot: soft-roce
+# Run: interop.sh verify
+# Results: 44
+# Proves: Rcverify between tern and Soft-RoCE, both ways.
+#
+# Test: interop-programs
+# Tier: long, 3600 s
+# Boot: soft-roce
+# Run: interop.sh programs
+# Results: 80
+# Proves: The other programs of interop-brief.
+
 set -u
 group=interop
 . "${0%/*}/pairs.sh"

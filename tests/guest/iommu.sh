@@ -1,6 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # iommu.sh: an IOMMU translates what the adapter accesses, and RC does all it does without one.
+#
+# Test: ternd-iommu
+# Tier: full, 600 s
+# Boot: ternd-iommu
+# Results: 87
+# Proves: RC operations behind a vIOMMU whose mappings reach ternd page by page and go in ranges,
+#   with traffic.
+#
+# Test: iommu
+# Tier: full, 600 s
+# Boot: iommu
+# Results: 87
+# Proves: Rcverify with an emulated VT-d between adapter and memory, where each access of the device
+#   is translated: the kernel says that it translates those of the adapter, and the driver's queues
+#   have other addresses for the device than in memory.
+
 group=$TEST_NAME
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"

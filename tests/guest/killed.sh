@@ -3,6 +3,15 @@
 # killed.sh: kills the QEMU of vm3 under traffic, while it boots, and in its driver's probe, and
 # starts another one on the same socket, while vm1 and vm2 exchange data and compare it. Runs in
 # vm1, with adapters of ternd.
+#
+# Test: ternd-killed
+# Tier: long, 2400 s
+# Boot: --vms 3 --front vfio-user
+# Results: 29
+# Proves: The QEMU of a third machine is killed under traffic, while it boots, and in its driver's
+#   probe. Each time its adapter is reset and its link goes down, while the other two exchange data
+#   and compare it; another QEMU attaches to the same socket.
+
 set -u
 group=killed
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # kverbs.sh: tests kernel verbs. tern_kverbs.ko: use, unload of the driver, and unload with a dead
 # device. tern_kqueues.ko: the largest queues, in fragmented memory.
+#
+# Test: kverbs
+# Tier: quick, 600 s
+# Boot: single
+# Results: 138
+# Proves: Kernel verbs: fast registration, windows and queues of a kernel consumer.
+
 . /tern/conf
 group=kverbs
 # shellcheck source=tests/guest/results.sh

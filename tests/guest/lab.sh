@@ -2,6 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # lab.sh [MIB]: tests that the machines are as run-vm documents them, and that tern's netdev carries
 # TCP. MIB: of device memory.
+#
+# Test: lab
+# Tier: quick, 600 s
+# Boot: pair
+# Run: lab.sh 256
+# Order: first
+# Results: 18
+# Proves: What run-vm promises of a machine (Documentation/lab.rst), with a device memory of 256
+#   MiB.
+#
+# Test: ternd-lab
+# Tier: quick, 600 s
+# Boot: ternd
+# Results: 18
+# Proves: The same with Debian testing's QEMU and adapters of ternd (Documentation/ternd.rst).
+
 group=lab
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"

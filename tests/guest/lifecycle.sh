@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # lifecycle.sh: tests load, unload, kill, unbind and reset: no object is left over, and dmesg stays
 # clean. Runs in vm1.
+#
+# Test: lifecycle
+# Tier: full, 1800 s
+# Boot: single
+# Results: 45
+# Proves: Load, unload in any order the kernel allows, kill under traffic, unbind, reset, link down:
+#   object counts return to the start and dmesg is clean.
+
 set -u
 group=lifecycle
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # limits.sh: the cgroup controller rdma limits a process that makes QPs without end, and nobody
 # else.
+#
+# Test: limits
+# Tier: quick, 300 s
+# Boot: pair
+# Results: 6
+# Proves: A process in a cgroup with a limit of objects (rdma.max) gets EAGAIN there, others get
+#   theirs, and what it frees is available again.
+
 group=limits
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"

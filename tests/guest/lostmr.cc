@@ -4,10 +4,20 @@
 // userfaultfd page, so the kernel blocks there as long as the test wants.
 //
 // A region with a bound window cannot be destroyed; it stays until the file is closed. ib_core
-// warns about that unless the first patch of packaging/upstream/linux/rdma/series is applied. So windows are
-// bound only under a kernel built from the series, in which tern_ib is no out-of-tree module.
+// warns about that unless the first patch of packaging/upstream/linux/rdma/series is applied. So
+// windows are bound only under a kernel built from the series, in which tern_ib is no out-of-tree
+// module.
 //
 // usage: lostmr [device]; prints ok / not ok lines. Needs root.
+//
+// Test: lostmr
+// Tier: quick, 600 s
+// Boot: pcap
+// Results: 2
+// Proves: Registrations that ib_core takes back because the response cannot be stored: nothing is
+//   left and the kernel does not complain. Under a kernel of the exported series also with a window
+//   bound meanwhile: the region stays, pinned, until the file is closed, also when it is in device
+//   memory.
 
 #include <fcntl.h>
 #include <infiniband/verbs.h>

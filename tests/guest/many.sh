@@ -2,6 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # many.sh N: N machines on one switch. Each reaches each other one, and all pairs of neighbours
 # exchange data at the same time and compare it. Runs in vm1.
+#
+# Test: ternd-many
+# Tier: long, 1200 s
+# Boot: alone --vms 16 --mem 512M --smp 1 --front vfio-user
+# Run: many.sh 16
+# Results: 24
+# Proves: Sixteen machines on one switch: each reaches each other one, and eight pairs exchange data
+#   at the same time and compare it.
+
 set -u
 group=many
 # shellcheck source=tests/guest/results.sh

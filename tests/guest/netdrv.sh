@@ -3,6 +3,32 @@
 # netdrv.sh TEST...: the kernel's own tests of network drivers
 # (tools/testing/selftests/drivers/net), on tern's interface, with vm2 at the other end. TEST is the
 # path of a script below drivers/net, without .py.
+#
+# Test: netdrv
+# Tier: quick, 1800 s
+# Lane: testing
+# Boot: --vms 2 --package bpftool,python3-yaml,socat
+# Run: netdrv.sh ping queues stats napi_id napi_threaded ring_reconfig xdp hw/xsk_reconfig
+#   hw/xdp_metadata hw/csum hw/tso hw/uso hw/rss_ctx hw/rss_api hw/rss_drv hw/rss_input_xfrm
+#   hw/toeplitz hw/ntuple hw/nic_timestamp hw/irq
+# Results: 166
+# Skip: testing netdrv/ping.test_xdp_offload no XDP program runs in the device
+# Skip: testing netdrv/ring_reconfig.reconfig_tx_stall where the queue drains too fast for a backlog
+# Skip: testing netdrv/stats.check_pause the device has no pause frames
+# Skip: testing netdrv/stats.check_fec* the device has no FEC
+# Skip: testing netdrv/hw/tso.vxlan* the device does not segment tunnels; Linux does
+# Skip: testing netdrv/hw/tso.gre* the device does not segment tunnels; Linux does
+# Skip: testing netdrv/hw/rss_ctx.test_rss_context32 needs more than the 16 queues that there are
+# Skip: testing netdrv/hw/rss_ctx.test_rss_ntuple_addition a rule cannot add an offset to what RSS
+#   selects
+# Skip: testing netdrv/hw/rss_drv.resize_* the table of hashes has one size for any number of
+#   channels
+# Skip: testing netdrv/hw/toeplitz.test.rps_* needs two processors without a receive queue; the
+#   machine has two
+# Proves: Linux 7.2's own tests of network drivers (selftests/drivers/net) on tern's interface, with
+#   vm2 at the other end, in the lane testing: queues, statistics, NAPI, rings, XDP, AF_XDP,
+#   checksums, TSO, USO, RSS and its hash, ntuple rules, time stamps, interrupts.
+
 group=netdrv
 # shellcheck source=tests/guest/results.sh
 . results.sh

@@ -3,6 +3,15 @@
 # nvme.sh: vm2 exports a disk in memory with nvmet-rdma, and vm1 uses it with a file system through
 # nvme-rdma. Tests kernel verbs, the connection manager and fast registration as a storage driver
 # uses them.
+#
+# Test: nvme
+# Tier: full, 1200 s
+# Boot: pcap
+# Results: 19
+# Proves: Vm2 exports a disk through nvmet-rdma, vm1 has ext4 on it through nvme-rdma: kernel verbs,
+#   rdma_cm, REG_MR, SEND_WITH_INV. 64 MiB and random 4 KiB blocks are verified, from the target
+#   too; disconnecting leaves no object.
+
 set -u
 nqn=nqn.2014-08.org.nvmexpress:tern-test
 host=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:7e177e17-0000-4000-8000-000000000001

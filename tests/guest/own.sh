@@ -3,6 +3,16 @@
 # own.sh: tests what users bring to the machines: Debian packages, an overlay, several adapters; and
 # the modules that packages want. Its boot has --adapters 2, --overlay tests/guest/overlay, and the
 # packages valkey-server, gcc, libc6-dev and libibverbs-dev.
+#
+# Test: own
+# Tier: full, 1200 s
+# Boot: --vms 2 --adapters 2 --package valkey-server,gcc,libc6-dev,libibverbs-dev --overlay
+#   tests/guest/overlay
+# Results: 24
+# Skip: debug own/modules that kernel has built in what the tests need, and no modules
+#   (lab/build/debug.config)
+# Proves: Packages, files and programs that a user brings (Documentation/lab.rst).
+
 group=own
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"

@@ -5,6 +5,26 @@
 # without SRQ, event mode and rdma_cm (-R). usage: perf_matrix.sh
 # [loopback|across][-brief|-rest]...; prints a line for each run, and a matrix. -brief runs each
 # program once in each mode; -rest runs what -brief leaves out.
+#
+# Test: perf
+# Tier: full, 3600 s
+# Boot: pair
+# Run: perf_matrix.sh across-brief
+# Results: 22
+# Proves: Ibv_*_pingpong and perftest, in one machine and between two: sizes 1 byte to 8 MiB, MTUs,
+#   polling and events, several QPs, every transport, device memory, memory on demand. perftest
+#   compares no data (rcverify, opcode-table and stress do): each program must succeed at both ends,
+#   and the adapter must have moved as many bytes as its options say. So it is with rdmacm-utils and
+#   qperf (cm) and in interop-brief. make test runs each program and mode once between two machines;
+#   perf-rest, cm-loop and interop-programs have the others.
+#
+# Test: perf-rest
+# Tier: long, 3600 s
+# Boot: pair
+# Run: perf_matrix.sh loopback across-rest
+# Results: 206
+# Proves: The other sizes, modes and places of perf.
+
 set -u
 group=perf
 . "${0%/*}/pairs.sh"

@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # plugged.sh: memory is plugged and unplugged while the adapter works. Runs in vm1, booted with less
 # memory than it registers.
+#
+# Test: ternd-plugged
+# Tier: full, 600 s
+# Boot: beside --vms 1 --front vfio-user --mem 512M --qemu-arg=-m --qemu-arg=slots=2,maxmem=4G
+# Results: 10
+# Proves: Memory is plugged under traffic; a region that needs it is written and compared. Memory
+#   that the guest does not use is unplugged again.
+
 set -u
 group=plugged
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,13 @@
 // ratelimit: rate limits of QPs and static rates of addresses: what is advertised, accepted,
 // refused and reported, and that a limited QP is not faster than its limit. How exact the device
 // is, its simulation shows (engine tests).
+//
+// Test: ratelimit
+// Tier: quick, 300 s
+// Boot: pair
+// Results: 7
+// Proves: Rate limits of RC and raw packet QPs and static rates: capabilities, what is refused,
+//   what rdma resource reports, and a WRITE that is not faster than the limit.
 #include <array>
 #include <cerrno>
 #include <chrono>

@@ -1,5 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Test: rdma-core-odp
+# Tier: full, 1200 s
+# Boot: pair
+# Run: rdma_core.py test_odp
+# Results: 17
+# Proves: Rdma-core's test_odp on tern0. Not captured: the judge knows RNR NAKs for SENDs only, and
+#   page faults cause them for every request.
+#
+# Test: rdma-core
+# Tier: full, 2400 s
+# Boot: net-wire
+# Run: rdma_core.py --without test_odp
+# Results: 164
+# Proves: Rdma-core's own tests on tern0, compared with tests/guest/rdma_core.expect. A GPU's
+#   dma-bufs are replaced by those of udmabuf. rdma-core-65 has those of rdma-core 65 for regions,
+#   DMA handles, on-demand paging, flows and RSS, in the lane testing.
+#
+# Test: rdma-core-65
+# Tier: quick, 3000 s
+# Lane: testing
+# Boot: zen
+# Run: rdma_core.py --expect /mnt/tern/tests/guest/rdma_core_65.expect
+# Results: 231
+# Skip: * rdma-core/* no confidential guest: see rdma_core_65.expect
+# Proves: Rdma-core 65's tests of regions, DMA handles, on-demand paging, flows and RSS.
 """Runs rdma-core's own tests on tern0 and compares their outcomes with an expectation.
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [--without MODULE] [MODULE...]

@@ -2,6 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rdma_core_write.sh [ARGUMENT of rdma_core.py]...: runs rdma-core's tests with a libibverbs built
 # with IOCTL_MODE=write, which sends commands by write() where it can. Runs in vm1.
+#
+# Test: rdma-core-odp-write
+# Tier: long, 1200 s
+# Boot: pair
+# Run: rdma_core_write.sh test_odp
+# Results: 18
+# Proves: Rdma-core's test_odp with a libibverbs of IOCTL_MODE=write.
+#
+# Test: rdma-core-write
+# Tier: long, 2400 s
+# Boot: net-wire
+# Run: rdma_core_write.sh --without test_odp
+# Results: 155
+# Skip: * * those of rdma-core, and what needs ioctl(): see rdma_core.expect
+# Proves: Rdma-core's tests with a libibverbs of IOCTL_MODE=write.
+
 set -u
 . /tern/conf
 library=/mnt/tern/$OUT/write

@@ -4,6 +4,30 @@
 # process, and right after a load. No object is left over, and dmesg stays clean. Runs in vm1.
 #
 #   reload.sh [ROUNDS [traffic]]   traffic: each round under a running process with traffic
+#
+# Test: reload
+# Tier: full, 1800 s
+# Boot: single
+# Run: reload.sh 15
+# Results: 4
+# Proves: Both modules are unloaded and loaded 15 times (reload-long: 50): idle, right after a kill,
+#   under a living process, before the driver has settled. reload-traffic (lane debug): 50 times
+#   under a living process with all its traffic.
+#
+# Test: reload-traffic
+# Tier: full, 1800 s
+# Lane: debug
+# Boot: single
+# Run: reload.sh 50 traffic
+# Results: 4
+# Proves: 50 times under a living process with all its traffic.
+#
+# Test: reload-long
+# Tier: long, 1800 s
+# Boot: single
+# Results: 4
+# Proves: The same 50 times.
+
 set -u
 . /tern/conf
 rounds=${1:-50}

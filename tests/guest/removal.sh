@@ -2,6 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # removal.sh: tests surprise removal of the adapter under traffic and its replacement; then orderly
 # removal, reset and unbinding under traffic. Runs in vm1.
+#
+# Test: removal
+# Tier: full, 600 s
+# Boot: single
+# Results: 60
+# Proves: Surprise removal, hot unplug by QMP, orderly removal, function level reset and unbinding,
+#   each under traffic: processes get an event and errors, continue, and release their objects by
+#   themselves; meanwhile the adapter that came back works.
+#
+# Test: ternd-removal
+# Tier: full, 1200 s
+# Boot: ternd
+# Results: 48
+# Skip: * removal/unplug QEMU 11.1 ends with an assertion when a vfio-user-pci device is unplugged
+#   (ternd.rst)
+# Proves: The same with an adapter of ternd.
+
 set -u
 group=removal
 # shellcheck source=tests/guest/results.sh

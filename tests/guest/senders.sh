@@ -3,6 +3,16 @@
 # senders.sh: senders that the stack does not keep away from a transmit queue: pktgen, whose cloned
 # frames keep their queue while channels go, and netconsole, which sends with interrupts disabled,
 # through queues that XDP uses. Runs in vm1, with lockdep and KASAN.
+#
+# Test: senders
+# Tier: full, 900 s
+# Lane: debug
+# Boot: pair
+# Results: 24
+# Proves: Debug lane only. Senders that the stack does not keep away from a queue: pktgen, whose
+#   cloned frames keep the number of a queue while channels go, and netconsole, which sends with
+#   interrupts disabled while XDP_TX uses the queue. Only this kernel has pktgen and lockdep.
+
 set -u
 group=senders
 # shellcheck source=tests/guest/results.sh

@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # stuck.sh: resets, recovers, unbinds, removes and pulls out the adapter while it waits for a page
 # that never arrives: of a userfaultfd, and of a file system in user space. Runs in vm1.
+#
+# Test: stuck
+# Tier: full, 1200 s
+# Lane: trixie
+# Boot: single
+# Results: 75
+# Proves: The device is reset and removed while it waits for a page that never arrives.
+
 set -u
 group=stuck
 # shellcheck source=tests/guest/results.sh

@@ -3,6 +3,14 @@
 # suspend.sh: suspends the devices of vm2 with user space frozen, while the adapter is idle and
 # while it waits for a page that never arrives. Runs in vm1. Afterwards vm2 has no 9p any more,
 # whose driver cannot suspend: nothing may follow in this boot.
+#
+# Test: suspend
+# Tier: full, 900 s
+# Lane: trixie
+# Boot: beside --vms 2 --mem 1G
+# Results: 15
+# Proves: The machine suspends while the device waits for a page that never arrives.
+
 set -u
 group=suspend
 # shellcheck source=tests/guest/results.sh

@@ -3,6 +3,22 @@
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086,SC2029
 # Machines on two hosts (run-vm --two-hosts): tern in vm1 and vm2, which VXLAN is between, and
 # Soft-RoCE on a virtio-net in vm3, on vm1's host.
+#
+# Test: uplinks
+# Tier: long, 2400 s
+# Boot: --vms 3 --mem 1G --front vfio-user --two-hosts --soft-roce vm3 --mtu 1450
+# Results: 100
+# Proves: Two hosts, joined by VXLAN, with a ternd each; tern on both and Soft-RoCE on one. RC
+#   operations with verified data, perftest and rping between tern and tern across VXLAN, and
+#   between tern and Soft-RoCE both ways; TCP over IPv4, IPv6 and a VLAN by checksum. Path MTU 1024
+#   in an Ethernet of 1500 bytes, and 4096.
+#
+# Test: uplinks-large
+# Tier: long, 2400 s
+# Boot: --vms 3 --mem 1G --front vfio-user --two-hosts --soft-roce vm3
+# Results: 100
+# Proves: The same with a path MTU of 4096.
+
 set -u
 group=uplinks
 . "${0%/*}/pairs.sh"

@@ -2,6 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # window-example.sh: runs Documentation/examples/window.c with the server in vm2: a window is bound,
 # used, revoked and refused.
+#
+# Test: window-example
+# Tier: quick, 600 s
+# Boot: pcap
+# Results: 2
+# Proves: The example of memory-windows.rst.
+
 bin=/mnt/tern/build/guest/window
 group=window-example
 # shellcheck source=tests/guest/results.sh

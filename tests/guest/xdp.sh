@@ -3,6 +3,17 @@
 # xdp.sh: XDP and AF_XDP on tern's netdev of two machines: all verdicts, sockets with and without
 # copies, whose frames are compared byte by byte; and changes of the interface, a reset and an
 # unload under their traffic. Runs in vm1.
+#
+# Test: xdp
+# Tier: full, 1200 s
+# Boot: pair
+# Results: 66
+# Proves: XDP and AF_XDP between two machines (tests/guest/xdp, which loads its programs by system
+#   calls). Frames of all lengths go from an AF_XDP socket in vm1 to vm2 and back, and every byte is
+#   compared: reflected by XDP_TX, by sockets with and without copies and need_wakeup, redirected
+#   from the wire to a veth and from there to the wire, and up to 9000 bytes in several chunks. Then
+#   rings, channels, MTU, a reset, kills and an unload under that traffic and TCP.
+
 set -u
 group=xdp
 # shellcheck source=tests/guest/results.sh

@@ -3,6 +3,19 @@
 # xskxceiver.sh MODE...: the kernel's own test of AF_XDP (tools/testing/selftests/bpf) from one
 # adapter to the other, which are connected: its boot has --loop. MODE: drv (copies), zc (none),
 # zc-busy.
+#
+# Test: xskxceiver
+# Tier: full, 1800 s
+# Lane: testing
+# Boot: --vms 1 --adapters 2 --loop
+# Run: xskxceiver.sh drv zc zc-busy
+# Results: 103
+# Skip: testing xskxceiver/zc*/STAT_RX_DROPPED the program runs it with copies only
+# Skip: testing xskxceiver/zc*/TX_QUEUE_CONSUMER the program runs it with copies only
+# Proves: Linux 7.2's own test of AF_XDP (selftests/bpf/xskxceiver) from one adapter of a machine to
+#   the other, in the lane testing: in driver mode with copies, and without copies by interrupts and
+#   by busy polling.
+
 set -u
 group=xskxceiver
 # shellcheck source=tests/guest/results.sh

@@ -15,6 +15,9 @@ import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOP = os.path.dirname(TESTS)
+sys.path.append(TESTS)
+from headers import read_tests  # noqa: E402
+
 LOADER = importlib.machinery.SourceFileLoader("docs_examples", f"{TESTS}/docs-examples")
 examples = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_examples", LOADER))
 sys.modules["docs_examples"] = examples
@@ -83,15 +86,14 @@ class Names(unittest.TestCase):
         text = "   * - ``qemu-device/engine/lane/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
         self.assertEqual(missing_functions(text), ["Port::emits()"])
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
-        self.assertEqual(missing_files("``lab/run-vm -- x`` and ``lab/run-it``"),
-                         ["lab/run-it"])
+        self.assertEqual(missing_files("``lab/run-vm -- x`` and ``lab/run-it``"), ["lab/run-it"])
 
     def test_tests_of_the_security_page(self):
         """The last cell of a row: ``TEST`` of the suite, and after a colon cases, or classes of
         cases."""
         page = text_of("Documentation/security.rst")
         cells = [row.split("\n     - ")[-1] for row in re.split(r"\n   \* - ", page)[1:]]
-        suite = set(re.findall(r"^\S+ +\d+ (\S+)", text_of("tests/suite"), re.M))
+        suite = {test.name for test in read_tests(TOP)}
         sources = [
             text_of(os.path.relpath(path, TOP))
             for path in glob.glob(f"{TOP}/qemu-device/**/*_test.cpp", recursive=True)

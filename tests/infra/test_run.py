@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Test: infra
+# Tier: quick, 600 s
+# Boot: none
+# Run: tests/tap/unittest tests/infra
+# Proves: Tests/run, the judgement of results, the lab's own code and messages, and that the pages
+#   name what exists.
 """tests/run as a whole, in a tree of its own with stand-ins for the lab: its output, exit status
 and files."""
+import glob
 import json
 import os
 import pty
@@ -12,6 +20,7 @@ import tempfile
 import time
 import unittest
 import unittest.mock
+import xml.etree.ElementTree
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Does without a guest what guest-run does in one.
@@ -32,7 +41,7 @@ boot --vms 1
 quick 60 three echo ok three/a
 full  60 four  sh tests/four
 """
-EXPECTED = "one 2\ntwo -\nthree 1\nfour 1\n"
+RESULTS = "one 2\ntwo none\nthree 1\nfour 1\n"
 SKIPS = "four * four/a there is no moon in the lab\n"
 
 
@@ -45,24 +54,51 @@ class Run(unittest.TestCase):
         os.makedirs(f"{self.top}/lab/machines")
         os.makedirs(f"{self.top}/lab/build")
         os.makedirs(f"{self.top}/tests")
-        for name in ("tests/run", "tests/outcome.py", "lab/lanes", "lab/machines/lanes.py"):
+        for name in ("tests/run", "tests/headers.py", "tests/outcome.py", "lab/lanes",
+                     "lab/machines/lanes.py"):
             shutil.copy(f"{os.path.dirname(TESTS)}/{name}", f"{self.top}/{name}")
         self.script("lab/build/all", "#!/bin/sh\n")
         self.script("lab/sysroot-run", '#!/bin/sh\nexec "$@"\n')
         self.script("lab/run-vm", RUN_VM)
         self.script("tests/four", "echo 'ok four/a # SKIP no moon'\n")
-        self.put(SUITE, EXPECTED, SKIPS)
+        self.put(SUITE, RESULTS, SKIPS)
 
     def script(self, path, text):
         with open(f"{self.top}/{path}", "w") as f:
             f.write(text)
         os.chmod(f"{self.top}/{path}", 0o755)
 
-    def put(self, suite, expected=None, skips=""):
-        for name, text in (("suite", suite), ("expected", expected), ("skips", skips)):
-            if text is not None:
-                with open(f"{self.top}/tests/{name}", "w") as f:
-                    f.write(text)
+    def put(self, suite, results="", skips=""):
+        """Writes a file for each test. suite has 'TIER SECONDS NAME COMMAND' below 'host',
+        'outside' or 'boot OPTIONS'; the boots are named by their numbers. results has 'NAME N' or
+        'NAME none', skips 'NAME LANE RESULT REASON'."""
+        for path in glob.glob(f"{self.top}/tests/*.test"):
+            os.unlink(path)
+        results = dict(line.split() for line in results.splitlines())
+        boots, boot = {"none": "-"}, ""
+        for line in suite.split("\n"):
+            words = line.split(None, 3)
+            if words and words[0] in ("host", "outside"):
+                boot = "none" if words[0] == "host" else "none, outside"
+            elif words and words[0] == "boot":
+                boot = str(len(boots) - ("host" not in suite))
+                boots[boot] = line[5:]
+            elif words:
+                tier, limit, name, command = words
+                head = [
+                    f"Test: {name}", f"Tier: {tier.replace(',', ', ')}, {limit} s", f"Boot: {boot}",
+                    f"Run: {command}", f"Proves: what {name} does"
+                ]
+                head += [f"Order: {'last' if name == 'four' else 'first'}"]
+                head += [f"Results: {results[name]}"] if name in results else []
+                head += [
+                    f"Skip: {skip.split(None, 1)[1]}" for skip in skips.splitlines()
+                    if skip.split()[0] == name
+                ]
+                with open(f"{self.top}/tests/{name}.test", "w") as f:
+                    f.writelines(f"# {line}\n" for line in head)
+        with open(f"{self.top}/tests/boots", "w") as f:
+            f.writelines(f"{name} {options}\n" for name, options in boots.items())
 
     def start(self, *args, **more):
         return subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", *args],
@@ -111,14 +147,13 @@ class Run(unittest.TestCase):
 
     def test_result_lines_outside_of_tests(self):
         """What a machine prints beside its tests is no result: the boot has one."""
-        self.script("lab/run-vm",
-                    RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
+        self.script("lab/run-vm", RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
         status, out = self.run_it()
         self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
 
     def test_a_judge_without_a_result(self):
         """The judge of a boot that never started has neither a capture nor a console to read."""
-        self.put(SUITE.replace("boot --vms 1", "boot --vms 1 --pcap"), EXPECTED, SKIPS)
+        self.put(SUITE.replace("boot --vms 1", "boot --vms 1 --pcap"), RESULTS, SKIPS)
         os.makedirs(f"{self.top}/tests/judge")
         for text, failed in (("exit 0", 0), ("echo ok judge-1", 0),
                              ("echo ok judge-1; echo ok judge-1", 1), ("exit 3", 1)):
@@ -148,35 +183,52 @@ class Run(unittest.TestCase):
         self.assertEqual("0 retried", self.run_it()[1].splitlines()[-2])
 
     def test_more_results_than_expected(self):
-        """Reported, because what is lost of them later would not be missed; a failure where
-        TERN_STRICT says so, as in CI."""
-        self.put(SUITE, EXPECTED.replace("one 2", "one 1"), SKIPS)
+        """A failure, because what is lost of them later would not be missed."""
+        self.put(SUITE, RESULTS.replace("one 2", "one 1"), SKIPS)
         status, out = self.run_it()
-        self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
-        self.assertIn("tests/expected: one has 2 results, not 1: run `tests/run --record one`", out)
+        self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertIn("2 results, but its header says 1", out)
+
+    def test_a_plan(self):
+        """A test that prints a plan needs no number in its header; without both it fails."""
+        self.script("tests/four", "echo 1..1; echo 'ok four/a # SKIP no moon'")
+        self.put(SUITE, RESULTS.replace("four 1\n", ""), SKIPS)
+        self.assertEqual(0, self.run_it()[0])
+        self.script("tests/four", "echo 'ok four/a # SKIP no moon'")
+        status, out = self.run_it()
+        self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertIn("1 results and no plan", out)
+
+    def test_a_list_of_what_tests_prove(self):
+        out = self.run_it("--list", "three")[1]
+        self.assertEqual("three  (quick, trixie, 1, tests/three.test)\n    what three does\n", out)
+
+    def test_junit(self):
+        self.run_it()
+        cases = xml.etree.ElementTree.parse(f"{self.top}/build/test/junit.xml").findall("testcase")
+        self.assertEqual({"kernel-1", "one", "two", "three", "four"},
+                         {case.get("name") for case in cases})
+        self.assertFalse([case for case in cases if case.find("failure") is not None])
+
+    def test_skip_that_is_not_listed(self):
+        self.put(SUITE, RESULTS, "")
+        status, out = self.run_it()
+        self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertIn("four/a is skipped (no moon), and the header of the test does not allow that",
+                      out)
+
+    def test_listed_skip_that_does_not_happen(self):
+        self.put(SUITE, RESULTS, SKIPS + "one * one/c it was hard\n")
+        status, out = self.run_it()
+        self.assertEqual(0, status)
+        self.assertIn("tests/one.test: one/c of one is no longer skipped", out)
         with unittest.mock.patch.dict(os.environ, TERN_STRICT="1"):
             status, out = self.run_it()
             self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
                              out)
-            self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
-            status, out = self.run_it()
-            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]),
-                             out)
-
-    def test_skip_that_is_not_listed(self):
-        self.put(SUITE, EXPECTED, "")
-        status, out = self.run_it()
-        self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
-        self.assertIn("four/a is skipped (no moon), and tests/skips does not allow that", out)
-
-    def test_listed_skip_that_does_not_happen(self):
-        self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
-        status, out = self.run_it()
-        self.assertEqual(0, status)
-        self.assertIn("tests/skips:2: one/c of one is no longer skipped", out)
 
     def test_missing_results(self):
-        self.put(SUITE, "one 3\ntwo -\nthree 2\nfour 1\n", SKIPS)
+        self.put(SUITE, "one 3\ntwo none\nthree 2\nfour 1\n", SKIPS)
         status, out = self.run_it()
         self.assertEqual((1, "5 passed, 2 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
 
@@ -194,7 +246,7 @@ quick 60 two   touch {top}/two
 boot --vms 3
 quick 60 three test -e {top}/two && echo ok three/a
 """
-    NEEDED = "one 1\ntwo -\nthree 1\n"
+    NEEDED = "one 1\ntwo none\nthree 1\n"
 
     def test_two_boots_at_a_time(self):
         self.put(self.BESIDE.format(top=self.top, word="beside"), self.NEEDED)
@@ -236,7 +288,7 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         """A test may belong to the clients and to another tier; a run of the clients writes no
         result of a complete run."""
         self.put(SUITE + "clients 60 five echo ok five/a\nfull,clients 60 six echo ok six/a\n",
-                 EXPECTED + "five 1\nsix 1\n", SKIPS)
+                 RESULTS + "five 1\nsix 1\n", SKIPS)
         for option, ran in (("--clients", "3 passed, 0 failed, 0 skipped"),
                             ("--long", "6 passed, 0 failed, 1 skipped"),
                             ("--quick", "5 passed, 0 failed, 0 skipped")):
@@ -254,13 +306,6 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         with open(f"{self.top}/build/test/result.json") as f:
             self.assertEqual(["build", "host tests", "boot 1"],
                              [stage["name"] for stage in json.load(f)["stages"]])
-
-    def test_record(self):
-        self.put(SUITE, "# kept\n", SKIPS)
-        self.assertEqual(0, self.run_it("--record")[0])
-        with open(f"{self.top}/tests/expected") as f:
-            self.assertEqual("# kept\nfour 1\none 2\nthree 1\ntwo -\n", f.read())
-        self.assertEqual(0, self.run_it()[0])
 
     def test_progress_in_lines(self):
         out = self.run_it("--boots", "1")[1]
@@ -285,9 +330,9 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
         self.assertIn(b"\r\033[Kpass  three: 1 passed, 0 failed (0 s)\r\n", out)
 
     def test_resume(self):
-        self.put(SUITE, "one 3\ntwo -\nthree 1\nfour 1\n", SKIPS)
+        self.put(SUITE, "one 3\ntwo none\nthree 1\nfour 1\n", SKIPS)
         self.assertEqual(1, self.run_it()[0])
-        self.put(SUITE, EXPECTED, SKIPS)
+        self.put(SUITE, RESULTS, SKIPS)
         status, out = self.run_it("--resume")
         self.assertEqual(0, status)
         self.assertIn("4 of 4: one", out)
@@ -300,7 +345,7 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
             time.sleep(0.02)
 
     def interrupt(self, suite, how):
-        self.put(suite, EXPECTED, SKIPS)
+        self.put(suite, RESULTS, SKIPS)
         p = self.start()
         self.wait_for("begun", p)
         time.sleep(0.5)  # timeout does not pass on a signal that arrives right after its fork
@@ -353,19 +398,19 @@ quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -
     def test_full_disk_in_a_guest(self):
         self.assert_full_disk_is_reported("three", "four")
 
-    def test_lists_that_cannot_be_read(self):
-        self.put(SUITE, EXPECTED, "four * four/a\n")
+    def test_header_that_cannot_be_read(self):
+        self.put(SUITE, RESULTS, "four * four/a\n")
         status, out = self.run_it()
         self.assertEqual(1, status)
-        self.assertIn("tests/skips:1: a skip is TEST LANE RESULT REASON", out)
+        self.assertIn("tests/four.test: four: a skip is LANE RESULT REASON", out)
         self.assertNotIn("Traceback", out)
 
-    def test_machines_named_twice(self):
+    def test_machines_with_two_marks(self):
         self.put(SUITE +
                  "boot --vms 2\nquick 60 five true\nboot beside --vms 2\nquick 60 six true\n")
         status, out = self.run_it()
         self.assertEqual(1, status)
-        self.assertIn("boots the same machines again: boot beside --vms 2", out)
+        self.assertIn("another test boots '--vms 2' with another mark", out)
 
     def test_result_file(self):
         self.run_it()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Writes a capture with every opcode to the path in TERN_SAMPLES, for qemu-device/engine/tests/tshark-check.
-// The fields of each frame have the values that the check expects.
+// Writes a capture with every opcode to the path in TERN_SAMPLES, for
+// qemu-device/engine/tests/tshark-check. The fields of each frame have the values that the check
+// expects.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -5,9 +5,10 @@
 
 namespace badudata {
 
-// Requests that ib_core refuses, but not cleanly before the patches of packaging/upstream/linux/rdma/series.
-// They run only under a kernel built from the series, in which tern_ib is no out-of-tree module:
-// elsewhere each would leave something behind until the next boot.
+// Requests that ib_core refuses, but not cleanly before the patches of
+// packaging/upstream/linux/rdma/series. They run only under a kernel built from the series, in
+// which tern_ib is no out-of-tree module: elsewhere each would leave something behind until the
+// next boot.
 void core_refusals(const std::string& path);
 
 }  // namespace badudata

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # bond.sh: an active-backup bond of two adapters, whose active link is lost under traffic. Its boot
 # has --adapters 2.
+#
+# Test: bond
+# Tier: clients, 600 s
+# Boot: --vms 2 --virtio-wire --adapters 2
+# Results: 3
+
 kind=operations group=bond
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

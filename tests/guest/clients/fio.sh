@@ -1,6 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # fio.sh: fio's engine rdma.
+#
+# Test: fio
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=sockets group=fio
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

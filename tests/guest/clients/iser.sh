@@ -1,6 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # iser.sh: vm2 exports a disk in memory by iSCSI over RDMA (ib_isert), and vm1 uses it with ib_iser.
+#
+# Test: iser
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=storage group=iser
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

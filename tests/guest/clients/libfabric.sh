@@ -3,6 +3,19 @@
 # libfabric.sh: fi_pingpong, and fabtests of libfabric's source, over its verbs provider, alone and
 # below ofi_rxm and ofi_rxd. fabtests itself compares the data where the option is -v or -V. A test
 # that a provider cannot run says so with the status 61 (no data).
+#
+# Test: libfabric-brief
+# Tier: full, 300 s
+# Boot: clients
+# Run: VIA=tern libfabric.sh pingpong
+# Results: 1
+# Proves: A row or two of the client, over tern alone.
+#
+# Test: libfabric
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 8
+
 kind=messaging group=libfabric
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # mpich.sh: MPICH with 2 and 4 ranks on vm1 and vm2. Debian builds it for UCX (ch4:ucx), not for
 # libfabric.
+#
+# Test: mpich
+# Tier: clients, 900 s
+# Boot: messaging
+# Results: 5
+
 kind=messaging group=mpich
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -1,6 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # netns.sh: RDMA in network namespaces, shared among them and exclusive to one.
+#
+# Test: netns
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 4
+
 kind=operations group=netns
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -1,6 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # nfs.sh: vm2 exports a file system in memory by NFS over RDMA, and vm1 mounts it.
+#
+# Test: nfs-brief
+# Tier: full, 300 s
+# Boot: clients
+# Run: VIA=tern nfs.sh v4.2
+# Results: 2
+# Proves: A row or two of the client, over tern alone.
+#
+# Test: nfs
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 11
+
 kind=storage group=nfs
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # nvmeof.sh: vm2 exports a disk in memory by NVMe over RDMA. The rows of scenarios follow blktests'
 # group nvme, which Debian lacks.
+#
+# Test: nvmeof
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 9
+
 kind=storage group=nvmeof
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -1,6 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # objects.sh: what iproute2's rdma and infiniband-diags show of a device in use.
+#
+# Test: objects
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=operations group=objects
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

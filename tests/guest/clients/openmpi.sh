@@ -9,6 +9,21 @@
 # each line, on the processors on which the ranks poll. 200 rounds of two ranks on an idle host took
 # 0.8 s over rc and 0.12 s over ud; 0.16 to 0.22 s over rc with UCX_LOG_LEVEL=fatal, 0.15 to 0.22 s
 # with UCX_FENCE_MODE=weak. A put and its flush took 40 us over rc and 118 us over ud.
+#
+# Test: openmpi
+# Tier: clients, 900 s
+# Boot: messaging
+# Results: 4
+#
+# Test: openmpi-8
+# Tier: clients, 1500 s
+# Lane: trixie
+# Boot: alone --vms 8 --mem 640M --virtio-wire --package libucx0,openmpi-bin
+# Run: openmpi.sh ranks-8
+# Results: 2
+# Proves: Eight ranks on eight machines. Eight debug kernels on two processors do not end in hours.
+#   Eight debug kernels on two processors do not end in hours.
+
 kind=messaging group=openmpi
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

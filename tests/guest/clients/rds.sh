@@ -1,6 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rds.sh: RDS over RDMA.
+#
+# Test: rds
+# Tier: clients, 900 s
+# Lane: trixie
+# Boot: clients
+# Results: 5
+# Proves: Not in the lane debug: lockdep finds RDS itself in the wrong order of locks
+#   (Documentation/upstreaming.rst), and is off from then on.
+
 kind=sockets group=rds
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rnbd.sh: vm2 exports a disk in memory by RNBD over RTRS, and vm1 maps it. Debian's kernel has
 # neither: build-client-modules makes them.
+#
+# Test: rnbd
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=storage group=rnbd
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

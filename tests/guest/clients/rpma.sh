@@ -1,6 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rpma.sh: librpma writes to vm2's memory, flushes, reads and sends.
+#
+# Test: rpma
+# Tier: clients, 300 s
+# Boot: messaging
+# Results: 2
+
 kind=storage group=rpma
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rsockets.sh: programs that know only sockets, over RDMA with librspreload. It knows neither
 # SOCK_CLOEXEC nor accept4(): Python's sockets, for one, stay with TCP.
+#
+# Test: rsockets-brief
+# Tier: full, 300 s
+# Boot: clients
+# Run: VIA=tern rsockets.sh netcat
+# Results: 1
+# Proves: A row or two of the client, over tern alone.
+#
+# Test: rsockets
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 8
+
 kind=sockets group=rsockets
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

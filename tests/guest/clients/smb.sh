@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # smb.sh: ksmbd in vm2 serves a directory in memory by SMB Direct, and vm1 mounts it. Debian's
 # kernel has SMB without RDMA: build-client-modules makes both modules with it.
+#
+# Test: smb
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=storage group=smb
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

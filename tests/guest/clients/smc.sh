@@ -1,6 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # smc.sh: SMC-R version 2. Its own counters tell it from the TCP to which it would fall back.
+#
+# Test: smc-brief
+# Tier: full, 300 s
+# Boot: clients
+# Run: VIA=tern smc.sh v4
+# Results: 3
+# Proves: A row or two of the client, over tern alone.
+#
+# Test: smc
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 8
+
 kind=sockets group=smc
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

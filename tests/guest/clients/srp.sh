@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # srp.sh: vm2 exports a disk in memory by SRP (ib_srpt), and vm1 uses it with ib_srp. Both connect
 # by rdma_cm: RoCE has no subnet administrator.
+#
+# Test: srp
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 5
+
 kind=storage group=srp
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ucx.sh: UCX's kinds of communication between two workers, each with every byte compared, with no
 # setting of UCX over tern.
+#
+# Test: ucx
+# Tier: clients, 900 s
+# Boot: messaging
+# Results: 16
+
 kind=messaging group=ucx
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -2,6 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # uppers.sh: RDMA over network devices above the adapter's, in namespaces, and while addresses and
 # the MTU change.
+#
+# Test: vlan-brief
+# Tier: full, 300 s
+# Boot: clients
+# Run: VIA=tern uppers.sh vlan
+# Results: 1
+# Proves: A row or two of the client, over tern alone.
+#
+# Test: uppers
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 6
+
 kind=operations group=uppers
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

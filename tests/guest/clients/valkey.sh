@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # valkey.sh: valkey over RDMA in vm2, and its own test in vm1, which sets random values and compares
 # what it gets. Debian's valkey lacks RDMA: build-client-programs makes it.
+#
+# Test: valkey
+# Tier: clients, 900 s
+# Boot: clients
+# Results: 2
+
 kind=sockets group=valkey
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"

@@ -6,6 +6,14 @@
 //
 // Prints "ok dmshare/NAME" or "not ok dmshare/NAME - why" for each test. After each test the
 // device's object counts and the kernel's pin counts must be the same as before.
+//
+// Test: dmshare
+// Tier: quick, 600 s
+// Boot: pcap
+// Results: 23
+// Proves: Device memory of several processes: zeroed, separate, freed with a mapping kept, shared
+//   by the four imports, and all returned after a SIGKILL anywhere. After each test the device's
+//   objects and the kernel's pins are what they were before.
 #include "dmshare.h"
 
 #include <sys/mman.h>

@@ -11,6 +11,52 @@
 //                         begun
 //
 // Prints "ok odp/NAME" or "not ok odp/NAME - why" for each test. Needs root.
+//
+// Test: odp
+// Tier: full, 1800 s
+// Boot: pair
+// Results: 27
+// Proves: On-demand paging, advice, null regions and dma-bufs (Documentation/odp.rst).
+//
+// Test: odp-swap
+// Tier: full, 900 s
+// Lane: trixie
+// Boot: pair
+// Run: odp --swap
+// Results: 1
+// Proves: Pages of regions are swapped out and back in. Not in the lane debug: reclaim of a cgroup
+//   gives up there, with pages in the active list only, and ends the program. The cause is not
+//   known.
+//
+// Test: ternd-odp-iommu
+// Tier: full, 600 s
+// Boot: ternd-iommu
+// Run: odp operations protection dont-need unmap huge udmabuf
+// Results: 6
+// Proves: On-demand paging behind a vIOMMU whose mappings are messages to ternd.
+//
+// Test: odp-iommu
+// Tier: full, 600 s
+// Boot: iommu
+// Run: odp operations protection dont-need unmap huge udmabuf
+// Results: 6
+// Proves: On-demand paging behind an emulated VT-d.
+//
+// Test: odp-nodes
+// Tier: long, 600 s
+// Lane: trixie
+// Boot: beside --vms 1 --nodes 2
+// Run: odp --nodes
+// Results: 2
+// Proves: Pages of regions move between NUMA nodes.
+//
+// Test: odp-peer
+// Tier: quick, 300 s
+// Lane: testing
+// Boot: zen
+// Run: odp --peer
+// Results: 2
+// Proves: Dma-bufs in the memory of a peer device.
 #include <cstdio>
 #include <exception>
 #include <string_view>

@@ -8,6 +8,28 @@
 //
 // Prints "ok NAME" or "not ok NAME - why" for each test; the exit status is 0 only if all pass.
 // -e scales what is repeated for coverage. -1 with -s serves one client and exits.
+//
+// Test: rcverify-loop
+// Tier: quick, 600 s
+// Boot: pcap
+// Results: 85
+// Proves: Named tests of RC in the guest, in one machine and between two: every opcode with data
+//   verified, gather and scatter, fence, solicited events, RNR, the errno of each refusal, error
+//   completions and flush, CQ overflow; FLUSH and ATOMIC WRITE with each right that they need.
+//
+// Test: rcverify-across
+// Tier: quick, 1200 s
+// Boot: pcap
+// Run: across.sh 18515 "-s -1" rcverify -c vm2
+// Results: 85
+// Proves: The same between two machines.
+//
+// Test: ternd-rcverify
+// Tier: full, 1200 s
+// Boot: ternd
+// Run: across.sh 18515 "-s -1" rcverify -c vm2
+// Results: 85
+// Proves: The same through two adapters of ternd.
 #include <fnmatch.h>
 #include <unistd.h>
 

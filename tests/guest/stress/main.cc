@@ -4,6 +4,19 @@
 //
 //   stress [-g GID_INDEX] [-r ROUNDS] -c MACHINE [PATTERN...]
 //   stress -s [-g GID_INDEX]                     serve as the other end, for one client
+//
+// Test: stress
+// Tier: full, 1200 s
+// Boot: faults
+// Run: across.sh 18518 -s stress -c vm2
+// Results: 4
+// Proves: Every operation over RC, XRC, UC and UD between two machines, 20 flows at once, while
+//   both devices lose 0.1, 1 and 5 % of their packets, and lose, duplicate, swap and damage 1 %
+//   each. Contents and order come from a seed, so each end verifies every byte by itself. RC and
+//   XRC deliver each message once and in order, also over PSN wrap, RNR and a READ that is
+//   requested again, answer each atomic with the value before it, and leave completed data alone;
+//   UC and UD deliver whole messages in order. Counters of retries must move, those of errors must
+//   not. The test ends after a number of messages.
 #include <fnmatch.h>
 #include <unistd.h>
 

@@ -5,6 +5,16 @@
 //   terndv [-d DEV] [-g GID_INDEX] [-p PORT] [-c SERVER] [PATTERN...]
 //
 // Prints "ok terndv/NAME" or "not ok terndv/NAME - why" for each test.
+//
+// Test: terndv
+// Tier: quick, 600 s
+// Boot: pair
+// Run: across.sh 18521 -s terndv -c vm2
+// Results: 19
+// Proves: Direct verbs (Documentation/terndv.rst), by a program that is linked with libtern: WQEs
+//   and CQEs written and read by hand, operations on device memory, keys queried through bind and
+//   invalidation and of a stranger, and UDP source ports as a sniffer in vm2 sees them on the wire.
+//   Not captured: the judge takes a connection with another source port for another one.
 #include <unistd.h>
 
 #include <cstdio>
