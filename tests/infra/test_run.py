@@ -3,7 +3,7 @@
 # Test: infra
 # Tier: quick, 600 s
 # Boot: none
-# Run: tests/tap/unittest tests/infra
+# Run: tests/tap/pytest tests/infra
 # Proves: Tests/run, the judgement of results, the lab's own code and messages, and that the pages
 #   name what exists.
 """tests/run as a whole, in a tree of its own with stand-ins for the lab: its output, exit status
