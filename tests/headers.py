@@ -4,12 +4,14 @@
     # Test: NAME               the lines below belong to it, until the next Test
     # Tier: TIER[, TIER], N s  quick, full, long or clients; N bounds a hang
     # Lane: LANE               only in guests of this lane
+    # Also: LANE               make test runs it in guests of that lane, too
     # Boot: WHERE              none: here, in the sysroot; none, outside: here, without it; the name
     #                          of machines in tests/boots; or [beside|alone] OPTIONS of lab/run-vm
     # Run: COMMAND             default: the file
     # Order: first|last        among the tests of its boot; default: by name
     # Results: N               the number of results, for a test that prints no plan; none: the
     #                          exit status is the only result
+    # Needs: WHAT              what lab/build/all builds with the option --WHAT
     # Skip: LANE RESULT REASON an allowed skip; LANE and RESULT are shell patterns
     # Proves: TEXT             default: the first paragraph of the comment
 
@@ -20,8 +22,8 @@ import re
 import subprocess
 
 TIERS = ("quick", "full", "long", "clients")
-ROOMS = ("lab", "packaging", "provider", "qemu-device", "tests")
-KEYS = ("Tier", "Lane", "Boot", "Run", "Order", "Results", "Skip", "Proves")
+ROOMS = ("kernel", "lab", "packaging", "provider", "qemu-device", "tests")
+KEYS = ("Tier", "Lane", "Also", "Boot", "Run", "Order", "Results", "Needs", "Skip", "Proves")
 HEAD = 16384  # bytes of a file in which a header may be
 COMMENT = re.compile(r"(?://|#) ?(.*)")
 
@@ -36,7 +38,7 @@ class Test:
         if not tier or not set(tier[1].split(", ")) <= set(TIERS):
             raise ValueError(f"{path}: {name}: 'Tier: TIER, N s' is missing or wrong")
         self.tiers, self.limit = tier[1].split(", "), int(tier[2])
-        self.lane = one.get("Lane", "")
+        self.lane, self.also, self.needs = one.get("Lane", ""), one.get("Also"), one.get("Needs")
         self.where = one.get("Boot", "")
         self.order = {"first": 0, None: 1, "last": 2}[one.get("Order")]
         results = one.get("Results")

@@ -7,6 +7,7 @@
 # Test: netdrv
 # Tier: quick, 1800 s
 # Lane: testing
+# Needs: selftests
 # Boot: --vms 2 --package bpftool,python3-yaml,socat
 # Run: netdrv.sh ping queues stats napi_id napi_threaded ring_reconfig xdp hw/xsk_reconfig
 #   hw/xdp_metadata hw/csum hw/tso hw/uso hw/rss_ctx hw/rss_api hw/rss_drv hw/rss_input_xfrm

@@ -5,6 +5,7 @@
 #
 # Test: verbs
 # Tier: quick, 900 s
+# Also: testing
 # Boot: pair
 # Run: verbs.sh --compare /mnt/tern/Documentation/verbs.rst
 # Results: 129

@@ -7,6 +7,7 @@
 # Test: xskxceiver
 # Tier: full, 1800 s
 # Lane: testing
+# Needs: selftests
 # Boot: --vms 1 --adapters 2 --loop
 # Run: xskxceiver.sh drv zc zc-busy
 # Results: 103

@@ -199,6 +199,17 @@ class Run(unittest.TestCase):
         self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
         self.assertIn("1 results and no plan", out)
 
+    def test_a_test_that_runs_in_another_lane_too(self):
+        """make test alone does that, and it is no complete run of that lane."""
+        with open(f"{self.top}/tests/three.test", "a") as f:
+            f.write("# Also: testing\n")
+        for option, ran in (("--no-build", "7 passed, 0 failed, 1 skipped"),
+                            ("--quick", "5 passed, 0 failed, 0 skipped"),
+                            ("three", "2 passed, 0 failed, 0 skipped")):
+            status, out = self.run_it(option)
+            self.assertEqual((0, ran), (status, out.splitlines()[-1]), out)
+        self.assertFalse(os.path.exists(f"{self.top}/build/test/testing/result.json"))
+
     def test_a_list_of_what_tests_prove(self):
         out = self.run_it("--list", "three")[1]
         self.assertEqual("three  (quick, trixie, 1, tests/three.test)\n    what three does\n", out)

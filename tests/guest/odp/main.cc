@@ -14,6 +14,7 @@
 //
 // Test: odp
 // Tier: full, 1800 s
+// Also: testing
 // Boot: pair
 // Results: 27
 // Proves: On-demand paging, advice, null regions and dma-bufs (Documentation/odp.rst).
