@@ -495,7 +495,7 @@ int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 		   struct tern_buf *buf, size_t len, enum tern_res_type type);
 void tern_free_buf(struct tern_buf *buf);
 
-/* record.c */
+/* doorbell_record.c */
 void tern_init_records(struct tern_context *ctx);
 void tern_uninit_records(struct tern_context *ctx);
 int tern_alloc_record(struct tern_context *ctx, struct tern_pd *pd,
@@ -597,7 +597,7 @@ void tern_cq_event(struct ibv_cq *ibvcq);
 void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn);
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
 
-/* cq_change.c */
+/* cq_resize.c */
 int tern_check_cq_attr(const struct tern_context *ctx,
 		       const struct ibv_cq_init_attr_ex *attr);
 bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr);
@@ -606,7 +606,7 @@ int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe);
 int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr);
 
-/* type.c */
+/* opcodes.c */
 
 /* Properties of a QP type. */
 struct tern_qp_type {

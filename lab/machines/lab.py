@@ -22,7 +22,7 @@ import time
 import tty
 
 import failure
-import front
+import frontend
 import hosts
 import monitor
 import stall
@@ -90,7 +90,7 @@ class Lab:
             "/usr/share/qemu"
         ]
         if opt.front == "vfio-user":
-            self.qemu = [front.STOCK_QEMU]
+            self.qemu = [frontend.STOCK_QEMU]
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
@@ -195,7 +195,7 @@ class Lab:
         kvm = opt.kvm == "auto" and kvm_works(QEMU, f"{self.image}/vmlinuz")
         if opt.front == "vfio-user":
             self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
-            self.daemons = front.start_daemons(self)
+            self.daemons = frontend.start_daemons(self)
         # A wire that ends in this process discards all frames.
         for end in connect(opt, self.machines):
             self.watch(end, lambda sock: sock.recv(1 << 20))
@@ -212,7 +212,7 @@ class Lab:
         """Starts the QEMU of a machine that is connected, and watches it."""
         add_ports(m, self.opt)
         if self.opt.front == "vfio-user" and not self.opt.no_tern:
-            m.args += front.devices(self, m)
+            m.args += frontend.devices(self, m)
         else:
             add_adapters(m, self.opt, self.run)
         add_second_wire(m, self.opt)
@@ -310,7 +310,7 @@ class Lab:
 
     def qmp(self, who, command, seconds=120):
         if self.opt.front == "vfio-user":
-            answer, command = front.qmp(self, who, command)
+            answer, command = frontend.qmp(self, who, command)
             if answer:
                 return answer
         return monitor.qmp(f"{self.tmp}/{who}.qmp", command, seconds)

@@ -172,7 +172,7 @@ void test_parent_buffers(void);
 void test_parent_allocators(void);
 void test_parent_locks(void);
 
-/* test_types.c */
+/* test_opcodes.c */
 void test_type_ops(void);
 void test_rate(void);
 void test_rate_caps(void);
@@ -216,7 +216,7 @@ void test_flush(void);
 void test_atomic_write(void);
 void test_built_ops(void);
 
-/* test_record.c */
+/* test_doorbell_record.c */
 void test_records(void);
 void test_record_addresses(void);
 void test_record_refused(void);
@@ -265,7 +265,7 @@ void test_arm(void);
 void test_arm_kick(void);
 void test_arm_threads(void);
 
-/* test_cq_change.c */
+/* test_cq_resize.c */
 void test_cq_resize(void);
 void test_cq_resize_arm(void);
 void test_cq_resize_refused(void);

@@ -16,11 +16,11 @@ DIR = os.path.join(TOP, "build/lessons")
 sys.path[:0] = [os.path.join(TOP, "tools/tern-view"), os.path.join(TOP, "tools")]
 
 import events as ev  # noqa: E402
-import lognames  # noqa: E402
+import log_names  # noqa: E402
 from capture import BACKWARDS, BECN, CE, DUPLICATE, GAP, REFUSED, RETRANSMITTED  # noqa: E402
-from lives import BOUND, CREATED, DESTROYED, UNBOUND  # noqa: E402
+from lifetimes import BOUND, CREATED, DESTROYED, UNBOUND  # noqa: E402
 from roce.headers import OPCODES  # noqa: E402
-from story import ACCESS, DONE, OPEN  # noqa: E402
+from message_tracker import ACCESS, DONE, OPEN  # noqa: E402
 from timeline import DENIED, ETHERNET, REMOTE, W_RECV  # noqa: E402
 
 FIRST = 0x100  # the client's first PSN
@@ -98,7 +98,7 @@ class Lesson(unittest.TestCase):
     def denied(self):
         """(log, key, name of the rule) of each check that was refused."""
         e = self.events
-        return [(e.log[i], e.key[i], lognames.RULES[e.detail[i]][0]) for i in range(len(e))
+        return [(e.log[i], e.key[i], log_names.RULES[e.detail[i]][0]) for i in range(len(e))
                 if e.type[i] == ev.CHECK and e.index[i] == DENIED]
 
     def lives(self, log, **wanted):

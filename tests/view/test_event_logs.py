@@ -29,11 +29,11 @@ sys.path[:0] = [
 import align  # noqa: E402
 import capture as cap  # noqa: E402
 import events as ev  # noqa: E402
-import lognames  # noqa: E402
-import logpage  # noqa: E402
+import log_names  # noqa: E402
+import log_columns  # noqa: E402
 import logs  # noqa: E402
 import page  # noqa: E402
-import story as msg  # noqa: E402
+import message_tracker as msg  # noqa: E402
 from roce.headers import OPCODES  # noqa: E402
 from test_tern_view import TOOL, Directory  # noqa: E402
 from timeline import KIND_OF, W_IMPLIED, W_RECV, WRONG  # noqa: E402
@@ -84,29 +84,29 @@ class Reader(Logs):
             header[header.index("tern_log_event.type"):header.index("tern_log_event.flags")], re.M)
         self.assertEqual({name: getattr(ev, name) for name, _ in types},
                          {name: int(n) for name, n in types})
-        self.assertEqual(sorted(lognames.TYPES), [int(n) for _, n in types])
+        self.assertEqual(sorted(log_names.TYPES), [int(n) for _, n in types])
         for name, bit in re.findall(r"^#define TERN_LOG_(F_\w+)\s+BIT\((\d+)\)", header, re.M):
             self.assertEqual(getattr(ev, name), 1 << int(bit), name)
         for prefix, names in (("RULE", {n: rule[0]
-                                        for n, rule in lognames.RULES.items()} | {0: "NONE"}),
-                              ("FAULT", dict(enumerate(lognames.FAULTS))),
-                              ("PF", lognames.PAGE_FAULTS), ("KEY", lognames.CHANGES)):
+                                        for n, rule in log_names.RULES.items()} | {0: "NONE"}),
+                              ("FAULT", dict(enumerate(log_names.FAULTS))),
+                              ("PF", log_names.PAGE_FAULTS), ("KEY", log_names.CHANGES)):
             found = {
                 int(n): name for name, n in re.findall(rf"^#define TERN_LOG_{prefix}_(\w+)\t+(\d+)",
                                                        header, re.M)
             }
             self.assertEqual({n: name.upper().replace(" ", "_") for n, name in names.items()},
                              found, prefix)
-        self.assertEqual(len(lognames.KINDS), len(re.findall(r"TERN_LOG_KIND_", header)))
-        self.assertEqual(len(lognames.DROPS), len(re.findall(r"#define TERN_LOG_DROP_", header)))
+        self.assertEqual(len(log_names.KINDS), len(re.findall(r"TERN_LOG_KIND_", header)))
+        self.assertEqual(len(log_names.DROPS), len(re.findall(r"#define TERN_LOG_DROP_", header)))
 
     def test_names_are_those_of_the_contract(self):
         text = ""
         for name in ("tern_io.h", "tern_regs.h", "tern_admin.h"):
             with open(os.path.join(TOP, "firmware-if", name), encoding="utf-8") as f:
                 text += f.read()
-        for prefix, names in (("TERN_WR_", lognames.WORK), ("TERN_QPS_", lognames.STATES),
-                              ("TERN_EV_", lognames.EVENTS)):
+        for prefix, names in (("TERN_WR_", log_names.WORK), ("TERN_QPS_", log_names.STATES),
+                              ("TERN_EV_", log_names.EVENTS)):
             found = {
                 int(n, 0): name
                 for name, n in re.findall(rf"^#define {prefix}(\w+)\s+(0x\w+|\d+)\b", text, re.M)
@@ -117,12 +117,12 @@ class Reader(Logs):
             int(n): name
             for name, n in re.findall(r"^#define TERN_CQE_([A-Z_]+)\t+(\d+)\b", text, re.M)
         }
-        self.assertEqual(dict(enumerate(lognames.STATUS)), found)
+        self.assertEqual(dict(enumerate(log_names.STATUS)), found)
         bits = {
             int(n): name
             for name, n in re.findall(r"^#define TERN_ACCESS_(\w+)\s+BIT\((\d+)\)", text, re.M)
         }
-        self.assertEqual(dict(enumerate(lognames.ACCESS)), bits)
+        self.assertEqual(dict(enumerate(log_names.ACCESS)), bits)
 
     def test_rules_are_those_of_the_book(self):
         with open(os.path.join(TOP, "Documentation/spec/event-log.rst"), encoding="utf-8") as f:
@@ -130,7 +130,7 @@ class Reader(Logs):
         text = re.sub(
             r":doc:`(\w+)`", r"Documentation/spec/\1",
             text.replace(":ref:`invalidation`", "Documentation/spec/windows, Invalidation"))
-        for number, (name, rule, source) in lognames.RULES.items():
+        for number, (name, rule, source) in log_names.RULES.items():
             self.assertRegex(
                 text.replace("``", ""),
                 rf"(?m)^{number} +TERN_LOG_RULE_{name} +{re.escape(rule)} +{re.escape(source)}(?: |$)"
@@ -304,7 +304,7 @@ class Rates(Logs):
             logs.event(k, kind, qpn=7, length=5000 + k)
             for k, kind in enumerate((ev.POSTED, ev.RATE, ev.POSTED, ev.RATE))
         ]
-        with mock.patch.object(logpage, "MOST_EVENTS", 3):
+        with mock.patch.object(log_columns, "MOST_EVENTS", 3):
             report = self.report(self.path("x.events", logs.header() + b"".join(records)))
         found = report.log.columns(report.start, page.deltas)
         self.assertEqual([list(found[f"r-{name}"]) for name in ("event", "next", "rate")],
@@ -371,7 +371,7 @@ class Engine(Logs):
         seen = set()
         for path in glob.glob(os.path.join(self.engine.name, "*.events")):
             seen |= set(ev.Log(path).type)
-        self.assertEqual(seen, set(lognames.TYPES) - {ev.LOST, ev.EPOCH, ev.FULL})
+        self.assertEqual(seen, set(log_names.TYPES) - {ev.LOST, ev.EPOCH, ev.FULL})
 
     def test_packets_are_found_in_the_capture(self):
         for test in ("RcFastReg.WriteUnderWayIsCutOff", "Odp.UnreliableSenders",
@@ -394,9 +394,9 @@ class Engine(Logs):
         report = self.of("RcFastReg.WriteUnderWayIsCutOff")
         events, story = report.log.events, report.story
         write, reg, inv = sorted(self.works(report), key=lambda w: w["code"] != 4)
-        self.assertEqual([lognames.WORK[w["code"]] for w in (write, reg, inv)],
+        self.assertEqual([log_names.WORK[w["code"]] for w in (write, reg, inv)],
                          ["RDMA_WRITE", "REG_MR", "LOCAL_INV"])
-        self.assertEqual([lognames.STATUS[w["status"]] for w in (write, reg, inv)],
+        self.assertEqual([log_names.STATUS[w["status"]] for w in (write, reg, inv)],
                          ["REM_ACCESS_ERR", "SUCCESS", "SUCCESS"])
         self.assertEqual((write["message"], write["length"], write["index"]), (0, 65536, 0))
         steps = [write[name] for name in ("doorbell", "posted", "wqe", "sent", "cqe")]
@@ -448,7 +448,7 @@ class Engine(Logs):
         """The rules that the checks of a packet broke."""
         events = report.log.events
         return [
-            lognames.RULES[events.detail[e]][0] for e in self.events(report, ev.CHECK)
+            log_names.RULES[events.detail[e]][0] for e in self.events(report, ev.CHECK)
             if events.packet[e] == packet and events.index[e] == 2 and events.code[e] == 2
         ]
 
@@ -475,7 +475,7 @@ class Engine(Logs):
                     for rule in self.denied(report, request)
                 ]
                 found += [
-                    lognames.RULES[report.log.events.detail[w["check"]]][0]
+                    log_names.RULES[report.log.events.detail[w["check"]]][0]
                     for w in self.works(report) if w["check"] != cap.NONE
                 ]
                 self.assertEqual(set(found), {rule})
@@ -503,7 +503,7 @@ class Engine(Logs):
     def test_the_life_of_a_window(self):
         report = self.of("All_WindowRule.Holds_KeyBeforeTheNextBind")
         window, = [life for life in report.log.keys.table()["lives"] if life["kind"] in (4, 5)]
-        self.assertEqual([lognames.CHANGES[change] for _, change, *_ in window["steps"]],
+        self.assertEqual([log_names.CHANGES[change] for _, change, *_ in window["steps"]],
                          ["created", "bound", "unbound", "bound"])
         self.assertEqual((window["refused"], window["end"]), (1, -1))
         self.assertEqual(window["steps"][3][2], window["steps"][1][2] + 1)
@@ -516,7 +516,7 @@ class Engine(Logs):
 
     def test_states_of_qps(self):
         states = self.of("RcError.WriteWithUnknownKey").log.states
-        self.assertEqual([[lognames.STATES[new] for _, new, *_ in qp["steps"]]
+        self.assertEqual([[log_names.STATES[new] for _, new, *_ in qp["steps"]]
                           for qp in states["qps"]], [["RESET", "INIT", "RTR", "RTS", "ERR"]] * 2)
         self.assertEqual([qp["lane"] for qp in states["qps"]], [0, 1])
 
@@ -623,8 +623,8 @@ class Engine(Logs):
 
     def test_a_page_with_too_many_events(self):
         files = self.files("XrcTest.EverythingArrivesOnceOnABadWire")
-        self.addCleanup(setattr, logpage, "MOST_EVENTS", logpage.MOST_EVENTS)
-        logpage.MOST_EVENTS = 1000
+        self.addCleanup(setattr, log_columns, "MOST_EVENTS", log_columns.MOST_EVENTS)
+        log_columns.MOST_EVENTS = 1000
         report = self.report(*files)
         meta, columns = report.meta()["log"], report.log.columns(report.start, page.deltas)
         self.assertLess(meta["events"], meta["all"])

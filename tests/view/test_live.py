@@ -21,12 +21,12 @@ sys.path[:0] = [
 
 import capture as cap  # noqa: E402
 import events as ev  # noqa: E402
-import growing  # noqa: E402
+import file_follower  # noqa: E402
 import logs  # noqa: E402
 import page  # noqa: E402
 import pairs  # noqa: E402
 import sources  # noqa: E402
-import story as msg  # noqa: E402
+import message_tracker as msg  # noqa: E402
 import window  # noqa: E402
 from fakes import FakeTernd  # noqa: E402
 from roce.pcap import records  # noqa: E402
@@ -49,7 +49,7 @@ def meta_of(report):
 
 class Live(Directory):
     def tail(self, path, frames=KEEP, events=4 * KEEP, name=None):
-        tail = growing.Tail(path, frames, events, name=name)
+        tail = file_follower.Tail(path, frames, events, name=name)
         self.addCleanup(tail.close)
         return tail
 
@@ -75,8 +75,8 @@ class Growing(Live):
         path = self.path("grows", b"")
         whole = list(records(self.path("whole", data)))
         tail, found = self.tail(path), []
-        with mock.patch.object(growing, "find_udp", lambda frame:
-                               (0, 0, True)), mock.patch.object(growing, "examine",
+        with mock.patch.object(file_follower, "find_udp", lambda frame:
+                               (0, 0, True)), mock.patch.object(file_follower, "examine",
                                                                 lambda *_: None):
             for cut in range(0, len(data), step):
                 self.append(path, data[cut:cut + step])
@@ -84,7 +84,7 @@ class Growing(Live):
                 count = len(tail.content.rows) if tail.content else 0
                 if count > len(found):
                     cut_path = self.path("cut", data[:cut + step])
-                    found = [(number, when, frame[:growing.HEAD], whole)
+                    found = [(number, when, frame[:file_follower.HEAD], whole)
                              for number, when, frame, whole in records(cut_path)]
                     self.assertEqual([(n, t, d, w) for t, n, d, w, _ in tail.content.rows], found)
         self.assertEqual(len(found), len(whole))
@@ -166,8 +166,8 @@ class Growing(Live):
 
     def test_frames_far_from_the_end_are_counted_only(self):
         tail = self.tail(self.story())
-        with mock.patch.object(growing, "PIECE",
-                               8192), mock.patch.object(growing, "BEHIND", 10_000):
+        with mock.patch.object(file_follower, "PIECE",
+                               8192), mock.patch.object(file_follower, "BEHIND", 10_000):
             tail.look()
         total = len(self.frames(self.story())) - 1
         self.assertEqual(tail.content.counts["frames"], total)
@@ -182,9 +182,9 @@ class Growing(Live):
                 "x",
                 struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) +
                 struct.pack("<IIII", 0, 0, 1 << 31, 0) + bytes(9000)))
-        with mock.patch.object(growing, "PIECE", 4096):
+        with mock.patch.object(file_follower, "PIECE", 4096):
             tail.look()
-        self.assertEqual(tail.state, growing.BROKEN)
+        self.assertEqual(tail.state, file_follower.BROKEN)
         self.assertIn("a frame of more than", tail.trouble)
 
     def test_pairs_keep_their_places(self):
@@ -208,7 +208,7 @@ class Ends(Live):
         tail = self.tail(path)
         self.assertFalse(tail.look())
         self.assertEqual((tail.state, window.state_of(tail)["say"]),
-                         (growing.WAITING, "is not there yet"))
+                         (file_follower.WAITING, "is not there yet"))
         self.path("later.pcap", b"")
         self.assertTrue(tail.look())
         self.assertEqual(window.state_of(tail)["say"], "is still empty")
@@ -224,11 +224,12 @@ class Ends(Live):
         tail.look()
         os.unlink(path)
         self.assertTrue(tail.look())
-        self.assertEqual((tail.state, len(tail.content.rows)), (growing.GONE, 52))
+        self.assertEqual((tail.state, len(tail.content.rows)), (file_follower.GONE, 52))
         self.assertFalse(tail.look())
         self.path("x.pcap", b"".join(pieces[:5]))
         self.assertTrue(tail.look())
-        self.assertEqual((tail.state, len(tail.content.rows), tail.begun), (growing.READING, 4, 2))
+        self.assertEqual((tail.state, len(tail.content.rows), tail.begun),
+                         (file_follower.READING, 4, 2))
 
     def test_a_file_that_is_replaced(self):
         pieces = self.frames(self.story())
@@ -264,14 +265,14 @@ class Ends(Live):
         path = self.path("x.pcap", b"this is text, and long enough to be a header")
         tail = self.tail(path)
         tail.look()
-        self.assertEqual(tail.state, growing.BROKEN)
+        self.assertEqual(tail.state, file_follower.BROKEN)
         self.assertIn("no pcap file", window.state_of(tail)["say"])
         self.append(path, b"more")
         self.assertFalse(tail.look())
         os.unlink(path)
         self.path("x.pcap", b"".join(self.frames(self.story())))
         tail.look()
-        self.assertEqual((tail.state, len(tail.content.rows)), (growing.READING, 52))
+        self.assertEqual((tail.state, len(tail.content.rows)), (file_follower.READING, 52))
 
     def test_a_capture_that_turns_into_noise_keeps_its_packets(self):
         path = self.path("x", pcapng([(1, b"a" * 60), (2, b"b" * 60)]))
@@ -279,7 +280,7 @@ class Ends(Live):
         tail.look()
         self.append(path, b"\xff" * 64)
         tail.look()
-        self.assertEqual((tail.state, tail.content.counts["frames"]), (growing.BROKEN, 2))
+        self.assertEqual((tail.state, tail.content.counts["frames"]), (file_follower.BROKEN, 2))
 
     def test_what_is_no_file(self):
         os.mkfifo(self.path("fifo"))
@@ -287,13 +288,13 @@ class Ends(Live):
             with self.subTest(path=path):
                 tail = self.tail(path)
                 tail.look()
-                self.assertEqual(tail.state, growing.BROKEN)
+                self.assertEqual(tail.state, file_follower.BROKEN)
 
     def test_capture_that_nobody_may_read(self):
         with mock.patch("os.open", side_effect=PermissionError(13, "Permission denied")):
             tail = self.tail(self.story())
             tail.look()
-        self.assertEqual(tail.state, growing.BROKEN)
+        self.assertEqual(tail.state, file_follower.BROKEN)
 
     def test_files_of_noise_never_raise(self):
         chance, good = random.Random(3), b"".join(self.frames(self.story()))
@@ -391,7 +392,7 @@ class Events(Live):
         self.assertEqual(list(log.time)[0], 5_001_150)
 
     def test_kept_places_are_bounded(self):
-        with mock.patch.object(growing, "MOST_PLACES", 10):
+        with mock.patch.object(file_follower, "MOST_PLACES", 10):
             content = self.long_log(*(logs.event(1, ev.KEY, 1, key=k << 8, index=1)
                                       for k in range(100)))
         self.assertEqual(len(content.places), 10)
@@ -456,8 +457,9 @@ class Lab(Live):
 
 class OfTernd(Live):
     def source(self, fake, port=None):
-        source = sources.Ternd(fake.path, port,
-                               lambda path, name=None: growing.Tail(path, KEEP, KEEP, name=name))
+        source = sources.Ternd(
+            fake.path, port,
+            lambda path, name=None: file_follower.Tail(path, KEEP, KEEP, name=name))
         self.addCleanup(source.close)
         return source
 

@@ -27,7 +27,7 @@ sys.path[:0] = [
 
 import adapters  # noqa: E402
 import feed  # noqa: E402
-import growing  # noqa: E402
+import file_follower  # noqa: E402
 import server  # noqa: E402
 import sources  # noqa: E402
 from fakes import FakeQemu, FakeTernd  # noqa: E402
@@ -42,7 +42,8 @@ class Served(Directory):
         super().setUp()
         self.fake = FakeTernd(self.path("control"))
         self.addCleanup(self.fake.__exit__)
-        self.source = sources.Files([self.story()], lambda path: growing.Tail(path, KEEP, KEEP),
+        self.source = sources.Files([self.story()],
+                                    lambda path: file_follower.Tail(path, KEEP, KEEP),
                                     self.fake.path)
         self.addCleanup(self.source.tails()[0].close)
         self.feed = feed.Feed(self.source, KEEP)
@@ -480,8 +481,9 @@ class RealTernd(Directory):
         self.assertEqual(self.of.list()[0]["rules"], [])
 
     def test_capture(self):
-        source = sources.Ternd(self.path("control"), None,
-                               lambda path, name=None: growing.Tail(path, KEEP, KEEP, name=name))
+        source = sources.Ternd(
+            self.path("control"), None,
+            lambda path, name=None: file_follower.Tail(path, KEEP, KEEP, name=name))
         self.addCleanup(source.close)
         tail, = source.tails()
         end = time.monotonic() + 10

@@ -17,7 +17,7 @@ import capture as cap  # noqa: E402
 import events  # noqa: E402
 import pairs  # noqa: E402
 import roce.pcap  # noqa: E402
-import story as msg  # noqa: E402
+import message_tracker as msg  # noqa: E402
 from build import Link, Scene, encode  # noqa: E402
 from roce.headers import OPCODES  # noqa: E402
 from test_tern_view import Directory, pcapng  # noqa: E402

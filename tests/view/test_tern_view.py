@@ -24,7 +24,7 @@ import capture as cap  # noqa: E402
 import page  # noqa: E402
 import pairs  # noqa: E402
 import refusals  # noqa: E402
-import story as msg  # noqa: E402
+import message_tracker as msg  # noqa: E402
 from build import Link, Scene, encode  # noqa: E402
 from roce.headers import OPCODES, SEND, WRITE  # noqa: E402
 from roce.pcap import records  # noqa: E402

@@ -9,7 +9,7 @@ import threading
 
 from adapters import Adapters
 from feed import Feed
-from growing import Tail
+from file_follower import Tail
 from server import Server
 from sources import source_of
 

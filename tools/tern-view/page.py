@@ -11,16 +11,16 @@ from itertools import pairwise
 
 import capture as cap
 import refusals
-import story as msg
-from logged import Logged
-from logpage import LogPart
+import message_tracker as msg
+from log_packets import Logged
+from log_columns import LogPart
 from roce.headers import HEADER_SIZE, OPCODES, UC, UD
 from webpage import Page, escape, safe_json
 
 HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")
-SCRIPTS = ("format", "data", "events", "headers", "filter", "state", "overview", "ladder", "lane",
-           "marks", "curves", "grid", "work", "details", "keys", "lives", "states", "summary",
-           "main")
+SCRIPTS = ("format", "data", "events", "headers", "filter", "view_state", "overview", "ladder",
+           "lane", "marks", "curves", "grid", "work", "details", "keys", "lifetimes", "qp_states",
+           "summary", "main")
 NAME = "@TITLE@ - tern-view"
 # A capture may have a flow for each packet. The pairs with the fewest packets become one.
 MOST_PAIRS = 4096

@@ -9,9 +9,9 @@ import align
 import page
 import pairs
 from capture import Capture
-from growing import BROKEN, GONE, WAITING, Frames, Records
-from logged import Logged
-from story import Story
+from file_follower import BROKEN, GONE, WAITING, Frames, Records
+from log_packets import Logged
+from message_tracker import Story
 
 
 class LatestCapture(Capture):

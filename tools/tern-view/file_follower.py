@@ -11,7 +11,7 @@ import time
 
 from capture import examine
 from events import CLEARED, EPOCH, HEADER, KEY, MAGIC, NO_QP, QP_STATE, RATE, RECORD, RESET, Log, plain
-from lives import CREATED, DESTROYED, DM, INDEX
+from lifetimes import CREATED, DESTROYED, DM, INDEX
 from roce.headers import OPCODES, find_udp
 from roce.pcap import SHORTEST, Reader
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One planted error for each way to break a rule: the conversation, and the change."""
 from build import MS, Link, datagram, text
-from court import Taps
-from scenes import GROUP4, calm, names_and_places, reader, refused, repaired
+from checker import Taps
+from conversations import GROUP4, calm, names_and_places, reader, refused, repaired
 
 PLANTS = []
 AT_X = Taps("device", [bytes([0x52, 0x54, 0, 0x77, 0, 1])], True)

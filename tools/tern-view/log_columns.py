@@ -7,11 +7,11 @@ import zlib
 from array import array
 from itertools import pairwise
 
-import lognames
+import log_names
 from capture import CHUNK, NONE
 from events import CHECK, FIELDS, POSTED, RECEIVED, SENT
-from lives import Keys, states
-from logged import names_of
+from lifetimes import Keys, states
+from log_packets import names_of
 from rates import Rates
 from timeline import WRONG, Timeline
 
@@ -126,7 +126,7 @@ class LogPart:
                           for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
             "refused": sum(kind == CHECK and shown & WRONG > 0
                            for kind, shown in zip(ev.type, self.timeline.shown)), "keys": keys,
-            "qps": qps, "names": {name.lower(): getattr(lognames, name) for name in names},
+            "qps": qps, "names": {name.lower(): getattr(log_names, name) for name in names},
         }
 
     def tables(self):
