@@ -7,7 +7,7 @@ BASE ?= HEAD^
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check format modules \
-	modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
+	modules_install deb docs export-linux export-rdma-core clean bench bench-full bench-check
 
 help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
@@ -25,6 +25,7 @@ help:
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
 	@echo 'make deb         Debian packages of the drivers (DKMS), the provider and ternd, in build/deb'
+	@echo 'make docs        Documentation/ as a site with search, in build/docs'
 	@echo 'make export-linux LINUX=DIR          the drivers as a patch series for a Linux 7.2 tree, in build/export/linux'
 	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as a patch series for an rdma-core 65.0 tree'
 	@echo 'make clean       remove build/ (the cache that checkouts share, $$TERN_CACHE or ~/.cache/tern, stays)'
@@ -75,6 +76,9 @@ modules modules_install:
 
 deb:
 	@lab/host-setup && packaging/make-deb
+
+docs:
+	@lab/host-setup && lab/sysroot-run tests/check/docs build/docs
 
 # In a git tree these create the branch tern; a tree without git becomes a repository first.
 export-linux:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sphinx: `sphinx-build -W Documentation build/doc`."""
+"""Sphinx: `make docs` writes build/docs."""
 project = "tern"
 copyright = "the tern authors"
-master_doc = "index"
 extensions = []
-exclude_patterns = []
-html_theme = "alabaster"
+html_theme = "furo"
+html_title = "tern"
+html_copy_source = False
