@@ -138,6 +138,21 @@ class Figures(unittest.TestCase):
         self.assertIn(f"Of {tests} tests of windows Soft-RoCE passes {other}:",
                       " ".join(text_of("README.md").split()))
 
+    def test_verbs(self):
+        """verbs.rst and the README have the counts of pages.txt, and the verbs that do not work."""
+        rows = re.findall(r"^(\w+) +(works|partly|refuses) (.*)",
+                          text_of("tests/guest/verbs_table/pages.txt"), re.M)
+        page = text_of("Documentation/verbs.rst")
+        counts = [[outcome for _, outcome, _ in rows].count(word)
+                  for word in ("works", "partly", "refuses")]
+        self.assertEqual(re.findall(r"\* - (?:works|partly|refuses)\n     - (\d+)", page),
+                         [str(n) for n in counts])
+        self.assertIn(f"has {len(rows)} pages", " ".join(page.split()))
+        self.assertEqual(sorted(set(LITERAL.findall(page.rpartition("header-rows")[2]))),
+                         sorted(name for name, outcome, _ in rows if outcome != "works"))
+        self.assertIn("Of {} verbs {} work, {} in part, {} are refused".format(len(rows), *counts),
+                      " ".join(text_of("README.md").split()))
+
     def measured(self, title):
         """The numbers in a row of performance.rst's results, without the target."""
         row = re.search(rf"^   {re.escape(title)}\b.*", text_of("Documentation/performance.rst"),

@@ -4,8 +4,8 @@
 //   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR  prints "ok NAME" or "not ok NAME - why" for
 //                                                    each page and probe
 //   verbs_table ... --rst FILE                       also writes the table of what was seen
-//   verbs_table ... --compare FILE                   also fails if a row of FILE differs from what
-//                                                    was seen
+//   verbs_table ... --compare FILE                   also fails if a row of FILE (pages.txt) is not
+//                                                    what was seen
 //
 // DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does
 // a probe without a page.
@@ -168,19 +168,13 @@ bool run(const Probe& probe, const Device& dev, Rows& rows) {
   return why.empty();
 }
 
-constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-.. Written by verbs_table --rst (tests/guest/verbs_table), which fails when a row of this file is not what it sees.
+constexpr const char* kIntro = R"(.. Written by verbs_table --rst (tests/guest/verbs_table).
 
-==================
 Each verb, by page
 ==================
 
-Every page of section 3 that rdma-core 65.0's libibverbs has, what tern does, and what the test ``verbs`` saw when it called the
-verb. *works*: all that the test tried did what the page says. *partly*: so did that, but for flags and values after the errno that
-they got; a test fails when one of them begins to work. *refuses*: the verb returns the error of its page. The list of pages
-comes from rdma-core's sources, so a new page fails the test until it has a row, and so does a row without a page. Other tests
-try more of each verb (:doc:`testing`). :doc:`deviations` says why tern refuses what it refuses, :doc:`opcode-table` has the opcodes by
-type of QP.
+*works*: all that the test tried did what the page says. *partly*: the same, except for the flags and
+values after the errno that they returned. *refuses*: the verb returns the error of its page.
 
 )";
 
@@ -220,7 +214,7 @@ std::string differs(const Rows& rows, const std::string& file) {
   for (const auto& [name, row] : rows) {
     const std::string want = std::format("{:7} {}", word(row.seen), row.saw);
     if (lines[name] != want) {
-      return std::format("the row of {} is not '{}': make the table again with --rst", name, want);
+      return std::format("the row of {} is not '{}'", name, want);
     }
   }
   const std::vector<std::string> newer = newer_pages();
