@@ -161,7 +161,7 @@ std::vector<Row> refusal_rows(const Device& dev, const Runner& run) {
   const std::vector<Cause> causes{
       {"no free slot in the send queue", "SQ_FULL", "ENOMEM", Cause::kAll,
        [&](const Type& type, Api api) { full(Ends(dev, type), api); }},
-      {"more SGEs than max_send_sge, more than one for an atomic", "TOO_MANY_SGES", "EINVAL",
+      {"more SGEs than max_send_sge, or than one for an atomic", "TOO_MANY_SGES", "EINVAL",
        Cause::kAll, [&](const Type& type, Api api) { sges(Ends(dev, type), type, api); }},
       {"more inline data than max_inline_data", "INLINE_TOO_BIG", "EINVAL", Cause::kAll,
        [&](const Type& type, Api api) { inline_data(Ends(dev, type), api); }},
@@ -171,19 +171,19 @@ std::vector<Row> refusal_rows(const Device& dev, const Runner& run) {
        [&](const Type& type, Api api) { flushed(Ends(dev, type), api); }},
       {"no address handle", "NO_AH", "EINVAL", Cause::kUd,
        [&](const Type& type, Api api) { no_address(Ends(dev, type), api); }},
-      {"IBV_WR_BIND_MW: window of type 1, right that windows lack, no region", "BIND_WR", "EINVAL",
+      {"IBV_WR_BIND_MW: type 1, no region, a right windows lack", "BIND_WR", "EINVAL",
        Cause::kNotUd,
        [&](const Type& type, Api api) {
          windows(dev, Ends(dev, type, {.more_ops = kWindowOps}), api);
        }},
-      {"ibv_bind_mw: another QP type, window of type 2, the same", "BIND_VERB", "EINVAL",
-       Cause::kAll, [&](const Type& type, Api) { bind_verb(dev, Ends(dev, type), type); }},
-      {"a receive: more SGEs than max_recv_sge (max_sge of the SRQ)", "RECV_SGES", "EINVAL",
-       Cause::kAll, [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
-      {"a receive: no free slot", "RECV_FULL", "ENOMEM", Cause::kAll,
+      {"ibv_bind_mw: QP type, type 2, no region, such a right", "BIND_VERB", "EINVAL", Cause::kAll,
+       [&](const Type& type, Api) { bind_verb(dev, Ends(dev, type), type); }},
+      {"receive: more SGEs than max_recv_sge (SRQ: max_sge)", "RECV_SGES", "EINVAL", Cause::kAll,
        [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
-      {"a receive: QP in RESET, QP without a receive queue of its own", "RECV_STATE", "EINVAL",
-       Cause::kAll, [&](const Type& type, Api) { receive_in_reset(dev, type); }},
+      {"receive: no free slot", "RECV_FULL", "ENOMEM", Cause::kAll,
+       [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
+      {"receive: QP in RESET, or without a receive queue", "RECV_STATE", "EINVAL", Cause::kAll,
+       [&](const Type& type, Api) { receive_in_reset(dev, type); }},
   };
   std::vector<Row> rows;
   for (const Cause& cause : causes) {

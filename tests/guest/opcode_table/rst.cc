@@ -8,22 +8,23 @@ namespace guest {
 namespace {
 
 constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-.. Written by opcode_table --rst (tests/guest/opcode_table), which fails when this file is not what it measures.
+.. Written by opcode_table --rst (tests/guest/opcode_table), which fails when it measures otherwise.
 
 ============================
 ibv_post_send, cell by cell
 ============================
 
-The tables of ibv_post_send(3) of rdma-core 56.1, without the column of raw packets, compared with tern. Each cell was tried
-with ``ibv_post_send`` and with ``ibv_wr_*()``, between two QPs of one port.
+The tables of ibv_post_send(3) of rdma-core 56.1, without the column of raw packets, compared with
+tern. The test tried each cell with ``ibv_post_send`` and with ``ibv_wr_*()``, between two QPs of
+one port.
 
 Opcodes
 =======
 
-*works*: the request works; data and completions of both ends were compared. *refused*: the page has no mark there;
-``ibv_post_send`` returns EINVAL, and ``ibv_create_qp_ex`` fails with EOPNOTSUPP when its ``ibv_wr_*()`` is requested. *no
-offload*: the page has a mark, and the device lacks the feature; both fail with EOPNOTSUPP. Windows are of type 2 here, as
-these calls require.
+*works*: the request works; the test compared data and completions of both ends. *refused*: the page
+has no mark there; ``ibv_post_send`` returns EINVAL, and ``ibv_create_qp_ex`` fails with EOPNOTSUPP
+when its ``ibv_wr_*()`` is requested. *no offload*: the page has a mark, and the device lacks the
+feature; both fail with EOPNOTSUPP. Windows are of type 2 here, as these calls require.
 
 )";
 
@@ -31,8 +32,9 @@ constexpr const char* kBuilt = R"(
 Two more opcodes
 ================
 
-The page has no marks for these, because a ``struct ibv_send_wr`` lacks the fields for them. ``ibv_post_send`` returns EINVAL for
-them on every type; *works* and *refused* refer to ``ibv_wr_flush`` and ``ibv_wr_atomic_write``, with the types of ibv_wr_post(3).
+The page has no marks for these, because a ``struct ibv_send_wr`` lacks the fields for them.
+``ibv_post_send`` returns EINVAL for them on every type; *works* and *refused* refer to
+``ibv_wr_flush`` and ``ibv_wr_atomic_write``, with the types of ibv_wr_post(3).
 
 )";
 
@@ -46,19 +48,22 @@ constexpr const char* kRefusals = R"(
 Refused requests
 ================
 
-The errno is the same from ``ibv_post_send`` and ``ibv_wr_complete``. In a list, the requests before the wrong one are posted,
-and ``bad_wr`` points to it; in a session of ``ibv_wr_*()`` nothing is posted.
+The errno is the same from ``ibv_post_send`` and ``ibv_wr_complete``. In a list, the requests before
+the wrong one are posted, and ``bad_wr`` points to it; in a session of ``ibv_wr_*()`` nothing is
+posted.
 
 )";
 
 constexpr const char* kNotes = R"(
-.. [1] A window of type 2 is for peers of the QP that bound it, and an XRC sender answers no requests: its peers reach targets,
-   which are other QPs. A window of type 1, bound by ``ibv_bind_mw``, is open to the peers of all QPs of its PD.
-.. [2] The request reaches the target, which invalidates regions that the kernel registered there by work request. A target has
-   no windows. Here the key is that of an ordinary region, which cannot be invalidated, so the receive and the request complete
-   with ``IBV_WC_REM_INV_REQ_ERR``.
+.. [1] A window of type 2 is for peers of the QP that bound it, and an XRC sender answers no
+   requests: its peers reach targets, which are other QPs. A window of type 1, bound by
+   ``ibv_bind_mw``, is open to the peers of all QPs of its PD.
+.. [2] The request reaches the target, which invalidates regions that the kernel registered there by
+   work request. A target has no windows. Here the key is that of an ordinary region, which cannot
+   be invalidated, so the receive and the request complete with ``IBV_WC_REM_INV_REQ_ERR``.
 .. [3] Checksums and segmentation are offloads of raw packets, and the attributes say so.
-.. [4] Accepted; a QP without READs and similar requests has nothing to wait for. The page lists FENCE for RC only.
+.. [4] Accepted; a QP without READs and similar requests has nothing to wait for. The page lists
+   FENCE for RC only.
 )";
 
 std::size_t width(const std::string& s) { return s.size(); }
