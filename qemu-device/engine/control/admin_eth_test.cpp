@@ -28,20 +28,16 @@ class AdminEthTest : public AdminTest {
     return make(TERN_CMD_CREATE_ETH_QUEUE, c);
   }
   tern_cmd_rss rss_command() const {
-    tern_cmd_rss c{};
-    c.port = 1;
-    c.log_entries = 2;
-    c.kind = TERN_DEST_ETH_QUEUE;
+    tern_cmd_rss c{.port = 1, .log_entries = 2, .kind = TERN_DEST_ETH_QUEUE};
     for (unsigned i = 0; i < 4; ++i) c.entries[i] = rx;
     return c;
   }
   tern_cmd_create_flow flow_command() const {
-    tern_cmd_create_flow c{};
-    c.dest_id = rx;
-    c.dest = TERN_DEST_ETH_QUEUE;
-    c.counter = TERN_NO_COUNTER;
-    c.port = 1;
-    c.layers = TERN_LAYER_ETH;
+    tern_cmd_create_flow c{.dest_id = rx,
+                           .counter = TERN_NO_COUNTER,
+                           .dest = TERN_DEST_ETH_QUEUE,
+                           .port = 1,
+                           .layers = TERN_LAYER_ETH};
     return c;
   }
   std::uint32_t make_counter() {

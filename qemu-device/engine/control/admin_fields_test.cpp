@@ -82,39 +82,33 @@ class AdminFields : public AdminTest {
     return out<tern_rsp_alloc_dm>().dmn;
   }
   tern_cmd_create_mr dm_mr_command() const {
-    tern_cmd_create_mr c{};
-    c.length = 4000;
-    c.offset = 96;
-    c.pdn = pd;
-    c.access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_ZERO_BASED;
-    c.dmn = dmn;
-    c.kind = TERN_MR_DM;
+    tern_cmd_create_mr c{.length = 4000,
+                         .offset = 96,
+                         .pdn = pd,
+                         .access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_ZERO_BASED,
+                         .dmn = dmn,
+                         .kind = TERN_MR_DM};
     return c;
   }
   tern_cmd_resize_cq resize_command() {
-    tern_cmd_resize_cq c{};
-    c.pages = pages(2);
-    c.cqn = cqn;
-    c.log_size = 7;
+    tern_cmd_resize_cq c{.pages = pages(2), .cqn = cqn, .log_size = 7};
     return c;
   }
   tern_cmd_rereg_mr rereg_command() {
-    tern_cmd_rereg_mr c{};
-    c.pages = pages(2);
-    c.length = 8000;
-    c.offset = 100;
-    c.key = key;
-    c.mask = TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS;
-    c.pdn = pd;
+    tern_cmd_rereg_mr c{.pages = pages(2),
+                        .length = 8000,
+                        .offset = 100,
+                        .key = key,
+                        .mask = TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS,
+                        .pdn = pd};
     return c;
   }
   tern_cmd_create_srq srq_command_of() {
-    tern_cmd_create_srq c{};
-    c.pages = pages(1);
-    c.record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record));
-    c.pdn = pd;
-    c.log_size = 4;
-    c.log_stride = 7;
+    tern_cmd_create_srq c{.pages = pages(1),
+                          .record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record)),
+                          .pdn = pd,
+                          .log_size = 4,
+                          .log_stride = 7};
     return c;
   }
   tern_cmd_create_srq xrc_srq_command() {
@@ -131,45 +125,36 @@ class AdminFields : public AdminTest {
     return c;
   }
   tern_cmd_create_qp target_command() {
-    tern_cmd_create_qp c{};
-    c.type = TERN_QPT_XRC_TGT;
-    c.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
-    c.xrcdn = xrcd;
+    tern_cmd_create_qp c{
+        .xrcdn = xrcd, .type = TERN_QPT_XRC_TGT, .flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ};
     return c;
   }
   tern_cmd_rss rss_command() const {
-    tern_cmd_rss c{};
-    c.port = 1;
-    c.log_entries = 1;
-    c.kind = TERN_DEST_ETH_QUEUE;
+    tern_cmd_rss c{.port = 1, .log_entries = 1, .kind = TERN_DEST_ETH_QUEUE};
     c.fields[TERN_RSS_TCP4] = TERN_RSS_FIELD_SRC_PORT;
     c.entries[0] = c.entries[1] = eth_rx;
     return c;
   }
   tern_cmd_create_flow flow_command() const {
-    tern_cmd_create_flow c{};
-    c.dest_id = eth_rx;
-    c.dest = TERN_DEST_ETH_QUEUE;
-    c.counter = TERN_NO_COUNTER;
-    c.port = 1;
-    c.layers = TERN_LAYER_ETH | TERN_LAYER_IPV4;
+    tern_cmd_create_flow c{.dest_id = eth_rx,
+                           .counter = TERN_NO_COUNTER,
+                           .dest = TERN_DEST_ETH_QUEUE,
+                           .port = 1,
+                           .layers = TERN_LAYER_ETH | TERN_LAYER_IPV4};
     c.value.dst_ip[3] = c.mask.dst_ip[3] = 1;
     return c;
   }
   // Moves the QP to INIT.
   static tern_cmd_modify_qp modify_command(std::uint32_t number) {
-    tern_cmd_modify_qp c{};
-    c.qpn = number;
-    c.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+    tern_cmd_modify_qp c{
+        .qpn = number,
+        .mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT};
     c.attr.port = 1;
     c.attr.state = TERN_QPS_INIT;
     return c;
   }
   static tern_cmd_modify_srq limit_command(std::uint32_t number) {
-    tern_cmd_modify_srq c{};
-    c.srqn = number;
-    c.mask = TERN_SRQA_LIMIT;
-    c.limit = 3;
+    tern_cmd_modify_srq c{.srqn = number, .mask = TERN_SRQA_LIMIT, .limit = 3};
     return c;
   }
 
@@ -179,16 +164,9 @@ class AdminFields : public AdminTest {
     const auto add = [&m](std::uint16_t opcode, const auto& in, const char* what = "") {
       m[{opcode, what}] = bytes_of(in);
     };
-    tern_cmd_modify_port port{};
-    port.mask = TERN_PORT_MTU;
-    port.mtu = 1500;
-    port.port = 1;
+    tern_cmd_modify_port port{.mask = TERN_PORT_MTU, .mtu = 1500, .port = 1};
     add(TERN_CMD_MODIFY_PORT, port);
-    tern_cmd_set_gid gid{};
-    gid.valid = 1;
-    gid.port = 1;
-    gid.net_type = TERN_NET_IPV6;
-    gid.vlan = TERN_VLAN_NONE;
+    tern_cmd_set_gid gid{.valid = 1, .net_type = TERN_NET_IPV6, .vlan = TERN_VLAN_NONE, .port = 1};
     gid.mac[0] = 2;
     gid.gid[0] = 0xfd;
     add(TERN_CMD_SET_GID, gid);
@@ -203,9 +181,7 @@ class AdminFields : public AdminTest {
     add(TERN_CMD_CREATE_MR, mr_command(pd));
     add(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
     add(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
-    tern_cmd_update_pages update{};
-    update.pages = pages(1);
-    update.key = key;
+    tern_cmd_update_pages update{.pages = pages(1), .key = key};
     add(TERN_CMD_UPDATE_PAGES, update);
     if (caps & TERN_CAP_REREG_MR) add(TERN_CMD_REREG_MR, rereg_command());
     if (caps & TERN_CAP_DM) {
@@ -248,9 +224,7 @@ class AdminFields : public AdminTest {
       add(TERN_CMD_BIND_COUNTER_SET, tern_cmd_bind_counter_set{qpn, counter_set});
     }
     if (caps & TERN_CAP_CC) {
-      tern_cmd_set_cc c{};
-      c.port = 1;
-      c.mask = 1U << TERN_CC_RP_AI_RATE;
+      tern_cmd_set_cc c{.mask = 1U << TERN_CC_RP_AI_RATE, .port = 1};
       c.params.value[TERN_CC_RP_AI_RATE] = 7;
       add(TERN_CMD_QUERY_CC, tern_cmd_query_port{1, {}});
       add(TERN_CMD_SET_CC, c);

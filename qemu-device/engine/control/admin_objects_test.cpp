@@ -124,10 +124,8 @@ TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
     EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
     return out<tern_rsp_port>();
   };
-  tern_cmd_modify_port m{};
-  m.port = 1;
-  m.mask = TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE;
-  m.mtu = query().mtu;
+  tern_cmd_modify_port m{
+      .mask = TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE, .mtu = query().mtu, .port = 1};
   std::memcpy(m.mac, query().mac, sizeof(m.mac));
   m.enable = 1;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
@@ -169,9 +167,7 @@ TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, sq_pi)), 0xeeeeeeeeU) << "software's";
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, rq_pi)), 0xeeeeeeeeU) << "software's";
   // RESET stores 0 too, from any state.
-  tern_cmd_modify_qp m{};
-  m.qpn = qpn;
-  m.mask = TERN_QPA_STATE;
+  tern_cmd_modify_qp m{.qpn = qpn, .mask = TERN_QPA_STATE};
   const auto go = [&](std::uint8_t state) {
     m.attr.state = state;
     EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
@@ -254,10 +250,7 @@ TEST_F(AdminTest, CompletionQueuesThatChange) {
   EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 2, 0}), TERN_ST_BAD_PARAM);
   EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 2, 1}), TERN_ST_OK);
 
-  tern_cmd_resize_cq c{};
-  c.pages = pages(8);
-  c.cqn = cqn + 1;
-  c.log_size = 9;
+  tern_cmd_resize_cq c{.pages = pages(8), .cqn = cqn + 1, .log_size = 9};
   EXPECT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_BAD_HANDLE);
   c.cqn = cqn;
   ASSERT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_OK);
@@ -289,10 +282,7 @@ TEST_F(AdminTest, Regions) {
   EXPECT_EQ(out<tern_rsp_mr>().pdn, pd);
   EXPECT_EQ(on(TERN_CMD_QUERY_MR, key ^ 1, 48), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(on(TERN_CMD_QUERY_MR, TERN_LKEY_DMA, 48), TERN_ST_BAD_HANDLE);
-  tern_cmd_update_pages up{};
-  up.key = key;
-  up.pages = pages(1);
-  up.first = 1;
+  tern_cmd_update_pages up{.pages = pages(1), .first = 1, .key = key};
   EXPECT_EQ(run(TERN_CMD_UPDATE_PAGES, up), TERN_ST_OK);
   up.first = 2;
   EXPECT_EQ(run(TERN_CMD_UPDATE_PAGES, up), TERN_ST_BAD_PARAM);
@@ -308,9 +298,7 @@ TEST_F(AdminTest, ReregisteredRegions) {
   const std::uint32_t pd = make_pd();
   const std::uint32_t pd2 = make_pd();
   const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
-  tern_cmd_rereg_mr c{};
-  c.key = key;
-  c.mask = TERN_REREG_PD;
+  tern_cmd_rereg_mr c{.key = key, .mask = TERN_REREG_PD};
   for (const std::uint32_t none : {0U, pd2 + 1, 0xffffffffU}) {
     c.pdn = none;
     EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_BAD_HANDLE);
@@ -349,11 +337,7 @@ TEST_F(AdminTest, DeviceMemory) {
   EXPECT_EQ(dm.offset % 8192, 0U);
   EXPECT_EQ(objects().dm, 1U);
   EXPECT_EQ(objects().dm_bytes, 8192U);
-  tern_cmd_create_mr c{};
-  c.kind = TERN_MR_DM;
-  c.pdn = pd;
-  c.length = 8192;
-  c.dmn = dm.dmn;
+  tern_cmd_create_mr c{.length = 8192, .pdn = pd, .dmn = dm.dmn, .kind = TERN_MR_DM};
   const std::uint32_t key = make(TERN_CMD_CREATE_MR, c);
   EXPECT_EQ(objects().page_entries, 0U);
   EXPECT_EQ(on(TERN_CMD_FREE_DM, dm.dmn), TERN_ST_BUSY);
@@ -383,10 +367,7 @@ TEST_F(AdminTest, PagesOfDeviceMemoryAreTheDrivers) {
 
 TEST_F(AdminTest, ResetTakesDeviceMemoryBack) {
   enable();
-  tern_cmd_create_mr c{};
-  c.kind = TERN_MR_DM;
-  c.pdn = make_pd();
-  c.length = kDmBytes;
+  tern_cmd_create_mr c{.length = kDmBytes, .pdn = make_pd(), .kind = TERN_MR_DM};
   EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kDmBytes, 0, 0}, 24), TERN_ST_OK);
   c.dmn = out<tern_rsp_alloc_dm>().dmn;
   (void)make(TERN_CMD_CREATE_MR, c);
@@ -543,9 +524,9 @@ TEST_F(AdminQpTest, NumbersLimitsAndUsers) {
 
 TEST_F(AdminQpTest, ModifyAndQuery) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  tern_cmd_modify_qp m{};
-  m.qpn = qpn + 1;
-  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+  tern_cmd_modify_qp m{
+      .qpn = qpn + 1,
+      .mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT};
   m.attr.port = 1;
   m.attr.state = TERN_QPS_INIT;
   m.attr.access = TERN_ACCESS_REMOTE_READ;
@@ -607,9 +588,8 @@ TEST_F(AdminQpTest, SuccessorsHaveANewGeneration) {
 
 TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  tern_cmd_modify_qp m{};
-  m.qpn = qpn;
-  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+  tern_cmd_modify_qp m{
+      .qpn = qpn, .mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT};
   m.attr.port = 1;
   m.attr.state = TERN_QPS_INIT;
   ASSERT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
@@ -680,10 +660,7 @@ TEST_F(AdminTest, PortAndGids) {
   EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().max_mtu, 9000U);
   EXPECT_EQ(out<tern_rsp_port>().link_up, 0U);
-  tern_cmd_modify_port m{};
-  m.mask = TERN_PORT_MTU;
-  m.port = 1;
-  m.mtu = 9001;
+  tern_cmd_modify_port m{.mask = TERN_PORT_MTU, .mtu = 9001, .port = 1};
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
   EXPECT_EQ(device.lane.async_events.waiting(), 0U);
   m.mtu = 4200;
@@ -692,11 +669,7 @@ TEST_F(AdminTest, PortAndGids) {
   EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().mtu, 4200U);
 
-  tern_cmd_set_gid g{};
-  g.valid = 1;
-  g.port = 1;
-  g.net_type = TERN_NET_IPV6;
-  g.vlan = TERN_VLAN_NONE;
+  tern_cmd_set_gid g{.valid = 1, .net_type = TERN_NET_IPV6, .vlan = TERN_VLAN_NONE, .port = 1};
   g.mac[0] = 2;
   g.gid[0] = 0xfe;
   g.gid[1] = 0x80;
@@ -786,10 +759,8 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     shares.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
     shares.srqn = make(TERN_CMD_CREATE_SRQ, srq_command(pd));
     (void)make(TERN_CMD_CREATE_QP, shares);
-    tern_cmd_create_qp target{};
-    target.xrcdn = make_xrcd();
-    target.type = TERN_QPT_XRC_TGT;
-    target.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
+    tern_cmd_create_qp target{
+        .xrcdn = make_xrcd(), .type = TERN_QPT_XRC_TGT, .flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ};
     (void)make(TERN_CMD_CREATE_QP, target);
     tern_cmd_create_srq named = srq_command(pd);
     named.flags = TERN_SRQ_F_XRC;

@@ -26,9 +26,7 @@ class AdminSrqTest : public AdminTest {
   Status modify(
       std::uint32_t srqn, std::uint32_t mask,
       const std::function<void(tern_cmd_modify_srq&)>& change = [](auto&) {}) {
-    tern_cmd_modify_srq c{};
-    c.srqn = srqn;
-    c.mask = mask;
+    tern_cmd_modify_srq c{.srqn = srqn, .mask = mask};
     change(c);
     return run(TERN_CMD_MODIFY_SRQ, c);
   }

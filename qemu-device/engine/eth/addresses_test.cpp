@@ -14,12 +14,11 @@ constexpr Mac kMac = {0x52, 0x54, 0, 0x77, 0, 1};
 
 tern_cmd_set_gid entry(std::uint16_t index, bool ipv4, std::uint8_t last,
                        std::uint16_t vlan = TERN_VLAN_NONE) {
-  tern_cmd_set_gid cmd{};
-  cmd.index = le(index);
-  cmd.valid = 1;
-  cmd.port = 1;
-  cmd.net_type = ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
-  cmd.vlan = le(vlan);
+  tern_cmd_set_gid cmd{.index = le(index),
+                       .valid = 1,
+                       .net_type = static_cast<std::uint8_t>(ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6),
+                       .vlan = le(vlan),
+                       .port = 1};
   std::ranges::copy(kMac, cmd.mac);
   std::ranges::copy(sample_gid(ipv4, last), cmd.gid);
   return cmd;
@@ -118,9 +117,7 @@ TEST_F(PortTest, GidTable) {
   EXPECT_EQ(port.find_gid(sample_gid(true, 1), 101), std::nullopt);
   EXPECT_EQ(port.find_gid(sample_gid(false, 2), TERN_VLAN_NONE), std::nullopt);
 
-  tern_cmd_set_gid clear{};
-  clear.port = 1;
-  clear.index = le(std::uint16_t{5});
+  tern_cmd_set_gid clear{.index = le(std::uint16_t{5}), .port = 1};
   EXPECT_EQ(port.set_gid(clear), TERN_ST_OK);
   EXPECT_EQ(port.set_gid(clear), TERN_ST_OK);
   EXPECT_EQ(port.gid_count(), 2U);

@@ -18,13 +18,12 @@ void PrintTo(const Target& t, std::ostream* out) {
 namespace {
 
 tern_cmd_create_flow flow_to(std::uint32_t id, std::uint32_t priority = 0) {
-  tern_cmd_create_flow cmd{};
-  cmd.priority = le(priority);
-  cmd.dest = TERN_DEST_ETH_QUEUE;
-  cmd.dest_id = le(id);
-  cmd.tag = le(id + 1000);
-  cmd.counter = le(TERN_NO_COUNTER);
-  cmd.port = 1;
+  tern_cmd_create_flow cmd{.priority = le(priority),
+                           .dest_id = le(id),
+                           .tag = le(id + 1000),
+                           .counter = le(TERN_NO_COUNTER),
+                           .dest = TERN_DEST_ETH_QUEUE,
+                           .port = 1};
   return cmd;
 }
 

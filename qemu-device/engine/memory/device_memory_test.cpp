@@ -267,13 +267,12 @@ class DeviceRegionTest : public DeviceMemoryTest {
   void SetUp() override { ASSERT_EQ(part.offset, 0U); }
   tern_cmd_create_mr command(std::uint64_t offset, std::uint64_t length,
                              std::uint32_t access = kAll) const {
-    tern_cmd_create_mr c{};
-    c.offset = offset;
-    c.length = length;
-    c.pdn = 7;
-    c.access = access;
-    c.dmn = part.dmn;
-    c.kind = TERN_MR_DM;
+    tern_cmd_create_mr c{.length = length,
+                         .offset = offset,
+                         .pdn = 7,
+                         .access = access,
+                         .dmn = part.dmn,
+                         .kind = TERN_MR_DM};
     return c;
   }
   std::uint32_t make(const tern_cmd_create_mr& c) {
@@ -415,9 +414,7 @@ TEST_F(DeviceRegionTest, BusyWhileARegionIsOnIt) {
 
 TEST_F(DeviceRegionTest, HasNoPageList) {
   const std::uint32_t key = make(command(0, 8192));
-  tern_cmd_update_pages up{};
-  up.key = key;
-  up.flags = TERN_UPDATE_CLOSE;
+  tern_cmd_update_pages up{.key = key, .flags = TERN_UPDATE_CLOSE};
   EXPECT_EQ(memory.update_pages(up), TERN_ST_OK);
   EXPECT_EQ(local(key, 0, 1, false), Access::kDenied) << "closed";
   up.flags = TERN_UPDATE_LAST;

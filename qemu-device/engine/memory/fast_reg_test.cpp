@@ -48,15 +48,14 @@ class FastReg : public testing::Test {
       host.alloc(4096);
     }
     for (std::uint32_t i = 0; i < pages; ++i) host.put(list + i * 8ULL, le(page[i]));
-    tern_reg_seg seg{};
-    seg.iova = le(kIova);
-    seg.length = le(pages * std::uint64_t{4096} - 0x123);
-    seg.pages = le(list);
-    seg.num_pages = le(pages);
-    seg.key = le(key);
-    seg.access = le(kRemote);
-    seg.page_shift = 12;
-    seg.first_offset = le(std::uint64_t{0x123});
+    tern_reg_seg seg{.iova = le(kIova),
+                     .length = le(pages * std::uint64_t{4096} - 0x123),
+                     .pages = le(list),
+                     .num_pages = le(pages),
+                     .key = le(key),
+                     .access = le(kRemote),
+                     .page_shift = 12,
+                     .first_offset = le(std::uint64_t{0x123})};
     return seg;
   }
   Access use(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len) {
@@ -176,9 +175,7 @@ TEST_F(FastReg, LargePages) {
 
 TEST_F(FastReg, NothingAtAll) {
   const std::uint32_t key = create(0);
-  tern_reg_seg seg{};
-  seg.key = le(key);
-  seg.page_shift = 12;
+  tern_reg_seg seg{.key = le(key), .page_shift = 12};
   ASSERT_EQ(memory.register_fast(kernel, seg), Access::kReady);
   EXPECT_EQ(use(kernel, key, 0, 1), Access::kDenied);
   EXPECT_TRUE(memory.invalidate_local(kernel, key));
@@ -291,9 +288,7 @@ TEST_F(FastReg, OtherRegionsCannotBeInvalidated) {
 
 TEST_F(FastReg, PagesAreRegMrsAlone) {
   const std::uint32_t key = create(1);
-  tern_cmd_update_pages up{};
-  up.key = le(key);
-  up.flags = le(std::uint32_t{TERN_UPDATE_LAST});
+  tern_cmd_update_pages up{.key = le(key), .flags = le(std::uint32_t{TERN_UPDATE_LAST})};
   EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_STATE);
   EXPECT_EQ(query(key).state, TERN_KEY_ST_FREE);
   ASSERT_EQ(memory.register_fast(kernel, segment(key, 1)), Access::kReady);
@@ -326,9 +321,7 @@ TEST_F(FastReg, TheLastVariantIsNotGivenOutNext) {
   std::uint32_t key = make();
   for (int i = 0; i < 2000; ++i) {
     const std::uint32_t last = variant(key, static_cast<std::uint32_t>(host.random()) & 0xff);
-    tern_reg_seg seg{};
-    seg.key = le(last);
-    seg.page_shift = 12;
+    tern_reg_seg seg{.key = le(last), .page_shift = 12};
     ASSERT_EQ(one.register_fast(kernel, seg), Access::kReady);
     ASSERT_EQ(one.destroy_mr(last), TERN_ST_OK);
     key = make();

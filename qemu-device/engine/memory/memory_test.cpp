@@ -35,11 +35,10 @@ class PageListTest : public testing::Test {
     return addr;
   }
   tern_pages list(const std::vector<std::uint64_t>& words, unsigned shift = 12) {
-    tern_pages p{};
-    p.addr = store(words);
-    p.num = static_cast<std::uint32_t>(words.size());
-    p.page_shift = static_cast<std::uint8_t>(shift);
-    p.kind = TERN_PAGES_LIST;
+    tern_pages p{.addr = store(words),
+                 .num = static_cast<std::uint32_t>(words.size()),
+                 .page_shift = static_cast<std::uint8_t>(shift),
+                 .kind = TERN_PAGES_LIST};
     return p;
   }
   tern_pages indirect(const std::vector<std::uint64_t>& words, unsigned shift = 12) {
@@ -338,12 +337,8 @@ class MemoryTest : public PageListTest {
   }
   static tern_cmd_create_mr command(std::uint64_t iova, std::uint64_t length, std::uint64_t offset,
                                     std::uint32_t access, Pdn pd = Pdn(7)) {
-    tern_cmd_create_mr cmd{};
-    cmd.iova = iova;
-    cmd.length = length;
-    cmd.offset = offset;
-    cmd.pdn = pd.value;
-    cmd.access = access;
+    tern_cmd_create_mr cmd{
+        .iova = iova, .length = length, .offset = offset, .pdn = pd.value, .access = access};
     return cmd;
   }
   Access local(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len,
@@ -517,9 +512,7 @@ TEST_F(MemoryTest, DirectRegion) {
   ASSERT_EQ(local(user, key, 0x5000, 9000), Access::kReady);
   EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(addr + 100));
   EXPECT_EQ(local(user, key, 0x5000, 9001), Access::kDenied);
-  tern_cmd_update_pages up{};
-  up.key = key;
-  up.flags = TERN_UPDATE_CLOSE;
+  tern_cmd_update_pages up{.key = key, .flags = TERN_UPDATE_CLOSE};
   ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
   EXPECT_EQ(local(user, key, 0x5000, 1), Access::kDenied);
   up.pages = list({0x3000});
@@ -647,9 +640,7 @@ TEST_F(MemoryTest, IncompleteRegionOpensWithItsLastUpdate) {
 
   std::vector<std::uint64_t> words;
   for (int i = 0; i < 4; ++i) words.push_back(host.alloc(4096));
-  tern_cmd_update_pages up{};
-  up.pages = list({words[0], words[1]});
-  up.key = key;
+  tern_cmd_update_pages up{.pages = list({words[0], words[1]}), .key = key};
   ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
   EXPECT_EQ(local(user, key, 0, 1), Access::kDenied) << "not opened yet";
   up.pages = list({words[2], words[3]});
@@ -687,10 +678,8 @@ TEST_F(MemoryTest, AbsentPagesOfAnOpenKeyAreDmaErrors) {
   cmd.pages.kind = TERN_PAGES_LIST;
   std::uint32_t key;
   ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
-  tern_cmd_update_pages up{};
-  up.pages = list({host.alloc(4096)});
-  up.key = key;
-  up.flags = TERN_UPDATE_LAST;
+  tern_cmd_update_pages up{
+      .pages = list({host.alloc(4096)}), .key = key, .flags = TERN_UPDATE_LAST};
   ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
   EXPECT_EQ(local(user, key, 0, 4096), Access::kReady);
   EXPECT_EQ(local(user, key, 4096, 1), Access::kDmaError);
@@ -818,10 +807,8 @@ TEST_F(MemoryTest, ASparseRegion) {
   EXPECT_EQ(memory.missing().length, 100U);
   EXPECT_EQ(local(user, key, UINT64_MAX, 1), Access::kDenied) << "the length is one byte less";
   const std::uint64_t page = host.alloc(4096);
-  tern_cmd_update_pages update{};
-  update.key = key;
-  update.first = 0x7f1234567;
-  update.pages = list({on(page), on(page)});
+  tern_cmd_update_pages update{
+      .pages = list({on(page), on(page)}), .first = 0x7f1234567, .key = key};
   ASSERT_EQ(memory.update_pages(update), TERN_ST_OK);
   constexpr std::uint64_t kNodes = 6;  // the block and the way to it
   EXPECT_EQ(memory.counts().page_entries, kNodes * TERN_PAGES_CHUNK);

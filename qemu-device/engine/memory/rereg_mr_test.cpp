@@ -32,11 +32,10 @@ class ReregTest : public testing::Test {
   const std::uint32_t key = make(kAll);
 
   tern_pages list(const std::vector<std::uint64_t>& words) {
-    tern_pages p{};
-    p.addr = host.alloc(words.size() * 8);
-    p.num = static_cast<std::uint32_t>(words.size());
-    p.page_shift = 12;
-    p.kind = TERN_PAGES_LIST;
+    tern_pages p{.addr = host.alloc(words.size() * 8),
+                 .num = static_cast<std::uint32_t>(words.size()),
+                 .page_shift = 12,
+                 .kind = TERN_PAGES_LIST};
     std::memcpy(host.at(p.addr), words.data(), words.size() * 8);
     return p;
   }
@@ -55,15 +54,14 @@ class ReregTest : public testing::Test {
     return made;
   }
   tern_cmd_rereg_mr command(std::uint32_t mask) {
-    tern_cmd_rereg_mr c{};
-    c.pages = list(new_pages);
-    c.iova = kNewIova;
-    c.length = 12000;
-    c.offset = 20;
-    c.key = key;
-    c.mask = mask;
-    c.pdn = 8;
-    c.access = TERN_ACCESS_REMOTE_READ;
+    tern_cmd_rereg_mr c{.pages = list(new_pages),
+                        .iova = kNewIova,
+                        .length = 12000,
+                        .offset = 20,
+                        .key = key,
+                        .mask = mask,
+                        .pdn = 8,
+                        .access = TERN_ACCESS_REMOTE_READ};
     return c;
   }
   Access local(const Accessor& who, std::uint64_t addr, std::uint64_t len, bool write = false) {
@@ -196,10 +194,7 @@ TEST_F(ReregTest, IncompleteListComesByUpdatePages) {
   EXPECT_EQ(query().state, TERN_KEY_ST_FREE);
   EXPECT_EQ(local(user, kNewIova, 1), Access::kDenied) << "closed";
   EXPECT_EQ(local(user, kIova, 1), Access::kDenied);
-  tern_cmd_update_pages up{};
-  up.pages = list(new_pages);
-  up.key = key;
-  up.flags = TERN_UPDATE_LAST;
+  tern_cmd_update_pages up{.pages = list(new_pages), .key = key, .flags = TERN_UPDATE_LAST};
   ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
   EXPECT_EQ(at(kNewIova, user), host.at(new_pages[0] + 20));
   EXPECT_EQ(memory.counts().page_entries, 3U);

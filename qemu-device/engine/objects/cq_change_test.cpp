@@ -41,9 +41,7 @@ TEST_F(QueryCqTest, IndicesAndState) {
   EXPECT_EQ(query().reported, 6U);
   arm(6, 2, true);
   EXPECT_EQ(query().state, TERN_CQ_ST_ARMED | TERN_CQ_ST_SOLICITED);
-  tern_cmd_modify_cq moderation{};
-  moderation.count = 7;
-  moderation.period = 8;
+  tern_cmd_modify_cq moderation{.count = 7, .period = 8};
   ASSERT_EQ(cq->modify(moderation), TERN_ST_OK);
   EXPECT_EQ(query().count, 7);
   EXPECT_EQ(query().period, 8);
@@ -75,9 +73,7 @@ class ResizeTest : public CqTest {
   std::uint64_t polled = 0;  // number of CQEs; pushed CQEs have consecutive wr_ids
 
   tern_cmd_resize_cq resize_command(std::uint8_t log_size) {
-    tern_cmd_resize_cq c{};
-    c.pages = direct(sizeof(tern_cqe) << log_size);
-    c.log_size = log_size;
+    tern_cmd_resize_cq c{.pages = direct(sizeof(tern_cqe) << log_size), .log_size = log_size};
     return c;
   }
   std::uint64_t slot(const Buffer& b, std::uint32_t index) const {
@@ -485,9 +481,7 @@ TEST_F(OverrunTest, UnreachableMemoryStillKills) {
 
 TEST_F(OverrunTest, ResizeNeedsAnIndexThatIsRight) {
   for (std::uint32_t i = 0; i < kCqes + 1; ++i) ASSERT_TRUE(push());
-  tern_cmd_resize_cq c{};
-  c.pages = direct(16 * sizeof(tern_cqe));
-  c.log_size = 4;
+  tern_cmd_resize_cq c{.pages = direct(16 * sizeof(tern_cqe)), .log_size = 4};
   tern_rsp_resize_cq rsp{};
   EXPECT_EQ(cq->resize(c, &rsp), TERN_ST_BAD_STATE) << "an entry was overwritten unread";
   consume(1);

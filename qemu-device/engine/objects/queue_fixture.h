@@ -30,11 +30,10 @@ class QueueTest : public testing::Test {
   }
   // A list of `n` pages that are not adjacent; stores their addresses in `where`.
   tern_pages list(std::size_t n, std::vector<std::uint64_t>* where = nullptr) {
-    tern_pages p{};
-    p.addr = host.alloc(n * 8);
-    p.num = static_cast<std::uint32_t>(n);
-    p.page_shift = 12;
-    p.kind = TERN_PAGES_LIST;
+    tern_pages p{.addr = host.alloc(n * 8),
+                 .num = static_cast<std::uint32_t>(n),
+                 .page_shift = 12,
+                 .kind = TERN_PAGES_LIST};
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t page = host.alloc(4096);
       host.put(p.addr + i * 8, page);
@@ -60,11 +59,10 @@ class EqTest : public QueueTest {
   static constexpr std::uint32_t kSize = 16;
 
   tern_cmd_create_eq command() {
-    tern_cmd_create_eq cmd{};
-    cmd.pages = direct(kSize * sizeof(tern_eqe));
-    cmd.record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record));
-    cmd.vector = 3;
-    cmd.log_size = 4;
+    tern_cmd_create_eq cmd{.pages = direct(kSize * sizeof(tern_eqe)),
+                           .record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record)),
+                           .vector = 3,
+                           .log_size = 4};
     return cmd;
   }
   void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) { host.put(cmd.record, ci); }
@@ -92,10 +90,7 @@ class CqTest : public EqTest {
   ~CqTest() override { cq.reset(); }
 
   bool push(std::uint8_t flags = 0, std::uint8_t st = TERN_CQE_SUCCESS) {
-    tern_cqe cqe{};
-    cqe.wr_id = ++wr_id;
-    cqe.flags = flags;
-    cqe.status = st;
+    tern_cqe cqe{.wr_id = ++wr_id, .status = st, .flags = flags};
     return cq->push(cqe);
   }
   bool solicited() { return push(TERN_CQE_F_RECV | TERN_CQE_F_SOLICITED); }

@@ -16,9 +16,7 @@ namespace {
 
 // SET_CC of one parameter.
 void set(TestNode& node, unsigned index, std::uint32_t value) {
-  tern_cmd_set_cc cmd{};
-  cmd.mask = le(1U << index);
-  cmd.port = 1;
+  tern_cmd_set_cc cmd{.mask = le(1U << index), .port = 1};
   cmd.params.value[index] = le(value);
   ASSERT_EQ(node.command(TERN_CMD_SET_CC, cmd), TERN_ST_OK);
 }
@@ -283,9 +281,7 @@ TEST_F(Congestion, ParametersAreChecked) {
   ASSERT_EQ(a.command(TERN_CMD_QUERY_CC, tern_cmd_query_port{1, {}}, &params), TERN_ST_OK);
   EXPECT_EQ(le(std::uint32_t{params.value[TERN_CC_RP_AI_RATE]}), 40U);
   EXPECT_EQ(a.command(TERN_CMD_QUERY_CC, tern_cmd_query_port{2, {}}, &params), TERN_ST_BAD_PARAM);
-  tern_cmd_set_cc cmd{};
-  cmd.port = 1;
-  cmd.mask = le(1U << TERN_CC_RP_AI_RATE | 1U << TERN_CC_RP_GD);
+  tern_cmd_set_cc cmd{.mask = le(1U << TERN_CC_RP_AI_RATE | 1U << TERN_CC_RP_GD), .port = 1};
   cmd.params.value[TERN_CC_RP_AI_RATE] = le(5U);
   cmd.params.value[TERN_CC_RP_GD] = le(16U);
   EXPECT_EQ(a.command(TERN_CMD_SET_CC, cmd), TERN_ST_BAD_PARAM);

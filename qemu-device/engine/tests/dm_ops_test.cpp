@@ -106,10 +106,7 @@ TEST_F(DmOpsTest, MemoryIsBusyUntilThePageIsFreed) {
 TEST_F(DmOpsTest, PageHasNoQueues) {
   std::uint32_t uar = 0;
   ASSERT_EQ(map(TERN_DM_OP_ADD, 0, &uar), TERN_ST_OK);
-  tern_cmd_create_cq cq{};
-  cq.uar = le(uar);
-  cq.eqn = le(std::uint32_t{TERN_NO_EQ});
-  cq.log_size = 4;
+  tern_cmd_create_cq cq{.eqn = le(std::uint32_t{TERN_NO_EQ}), .uar = le(uar), .log_size = 4};
   tern_rsp_object rsp{};
   EXPECT_EQ(a.command(TERN_CMD_CREATE_CQ, cq, &rsp), TERN_ST_BAD_HANDLE);
 }

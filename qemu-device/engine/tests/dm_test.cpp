@@ -295,10 +295,7 @@ TEST_F(DmLife, DeviceWithoutIt) {
   // The device does not examine the input.
   EXPECT_EQ(bare.command(TERN_CMD_ALLOC_DM, std::uint32_t{1}), TERN_ST_NOT_SUPPORTED);
   EXPECT_EQ(bare.command(TERN_CMD_FREE_DM, tern_cmd_object{1, 1}), TERN_ST_NOT_SUPPORTED);
-  tern_cmd_create_mr mr{};
-  mr.pdn = le(bare.pd());
-  mr.kind = TERN_MR_DM;
-  mr.dmn = le(1U);
+  tern_cmd_create_mr mr{.pdn = le(bare.pd()), .dmn = le(1U), .kind = TERN_MR_DM};
   EXPECT_EQ(bare.command(TERN_CMD_CREATE_MR, mr), TERN_ST_NOT_SUPPORTED);
   TestNode node(sim);
   EXPECT_TRUE(le(node.caps().flags) & TERN_CAP_DM);

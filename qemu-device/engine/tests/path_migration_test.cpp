@@ -49,10 +49,7 @@ class PathMigrationTest : public ::testing::Test {
     return alt;
   }
   static Status modify(const TestQp& qp, std::uint32_t mask, const tern_qp_alt& alt) {
-    tern_cmd_modify_qp cmd{};
-    cmd.qpn = le(qp.number());
-    cmd.mask = le(mask);
-    cmd.alt = alt;
+    tern_cmd_modify_qp cmd{.qpn = le(qp.number()), .mask = le(mask), .alt = alt};
     return qp.node().command(TERN_CMD_MODIFY_QP, cmd);
   }
   static Status load(const TestQp& from, const TestQp& peer, std::uint16_t path = kAlternate) {
@@ -221,9 +218,7 @@ TEST_F(PathMigrationTest, TheTransitionsThatTakeIt) {
   TestQp& x = a.create_qp();
   TestQp& y = b.create_qp();
   const auto with = [&](TestQp& qp, std::uint8_t state, std::uint32_t mask) {
-    tern_cmd_modify_qp cmd{};
-    cmd.qpn = le(qp.number());
-    cmd.mask = le(mask | TERN_QPA_STATE);
+    tern_cmd_modify_qp cmd{.qpn = le(qp.number()), .mask = le(mask | TERN_QPA_STATE)};
     cmd.attr.state = state;
     cmd.attr.av = qp.av_to(y);
     cmd.attr.path_mtu = 10;
@@ -336,9 +331,7 @@ TEST_F(PathMigrationTest, WithoutAnArmedPeerThePathIsLost) {
 TEST_F(PathMigrationTest, APathWhoseAddressIsGone) {
   connect({.retry_cnt = 1});
   arm();
-  tern_cmd_set_gid gone{};
-  gone.index = le(kAlternate);
-  gone.port = 1;
+  tern_cmd_set_gid gone{.index = le(kAlternate), .port = 1};
   ASSERT_EQ(a.command(TERN_CMD_SET_GID, gone), TERN_ST_OK);
   EXPECT_EQ(request(*qa, TERN_MIG_MIGRATED), TERN_ST_BAD_PARAM);
   EXPECT_THAT(events(a), IsEmpty());

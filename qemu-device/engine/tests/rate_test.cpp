@@ -37,10 +37,8 @@ class Rate : public ::testing::Test {
   }
   static tern_qp_attr limit(std::uint32_t kbit, std::uint32_t burst = 0,
                             std::uint16_t typical = 0) {
-    tern_qp_attr attr{};
-    attr.rate_limit = le(kbit);
-    attr.max_burst = le(burst);
-    attr.typical_packet = le(typical);
+    tern_qp_attr attr{
+        .rate_limit = le(kbit), .max_burst = le(burst), .typical_packet = le(typical)};
     return attr;
   }
   static void set_limit(TestQp& qp, std::uint32_t kbit, std::uint32_t burst = 0,

@@ -162,13 +162,12 @@ TEST_F(RawLoopback, CopiesAreCharged) {
     options.recv_cq = &sink;
     TestQp& q = a.create_qp(options);
     q.connect();
-    tern_cmd_create_flow cmd{};
-    cmd.kind = TERN_FLOW_MULTICAST;
-    cmd.flags = TERN_FLOW_F_CONTINUE;
-    cmd.dest_id = le(q.number());
-    cmd.dest = TERN_DEST_QP;
-    cmd.counter = le(TERN_NO_COUNTER);
-    cmd.port = 1;
+    tern_cmd_create_flow cmd{.dest_id = le(q.number()),
+                             .counter = le(TERN_NO_COUNTER),
+                             .kind = TERN_FLOW_MULTICAST,
+                             .dest = TERN_DEST_QP,
+                             .port = 1,
+                             .flags = TERN_FLOW_F_CONTINUE};
     ASSERT_EQ(a.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_OK);
     for (int j = 0; j < 32; ++j) q.post_recv({own.sge(0, 4096)});
   }
@@ -188,10 +187,7 @@ TEST_F(RawLoopback, GroupOfWorkQueues) {
   QpOptions options = kRaw;
   options.flags = TERN_QP_F_NO_SQ;
   std::vector<TestQp*> queues;
-  tern_cmd_rss rss{};
-  rss.port = 1;
-  rss.log_entries = 1;
-  rss.kind = TERN_DEST_QP;
+  tern_cmd_rss rss{.port = 1, .log_entries = 1, .kind = TERN_DEST_QP};
   rss.fields[TERN_RSS_TCP4] = TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
   for (std::size_t i = 0; i < sizeof(rss.key); ++i)
     rss.key[i] = static_cast<std::uint8_t>(i * 37 + 11);

@@ -337,11 +337,12 @@ TEST_F(Raw, CountsBeyondTheSlot) {
                             const tern_eth_offload& eth) {
     const std::uint64_t slot = qa.sq_slot(qa.sq_posted());
     qa.post(frame_wr(eth_frame(b.mac(), a.mac(), 100)), false);
-    tern_sq_hdr hdr{};
-    hdr.opcode = TERN_WR_SEND;
-    hdr.flags = TERN_WQE_F_SIGNALED | (inline_length != 0 ? TERN_WQE_F_INLINE : 0);
-    hdr.num_sge = num_sge;
-    hdr.length = le(inline_length);
+    tern_sq_hdr hdr{.opcode = TERN_WR_SEND,
+                    .flags = static_cast<std::uint8_t>(inline_length != 0
+                                                           ? TERN_WQE_F_SIGNALED | TERN_WQE_F_INLINE
+                                                           : TERN_WQE_F_SIGNALED),
+                    .num_sge = num_sge,
+                    .length = le(inline_length)};
     qa.memory().put(slot, hdr);
     qa.memory().put(slot + sizeof(hdr), eth);
     qa.ring();
@@ -594,9 +595,7 @@ TEST_F(Raw, ReceiveIntoAnAbsentPage) {
 
 TEST_F(Raw, OnlyThePortIsAnAttribute) {
   TestQp& q = a.create_qp(kRaw);
-  tern_qp_attr attr{};
-  attr.state = TERN_QPS_INIT;
-  attr.port = 1;
+  tern_qp_attr attr{.state = TERN_QPS_INIT, .port = 1};
   EXPECT_EQ(q.modify(attr, TERN_QPA_STATE), TERN_ST_BAD_PARAM) << "the port is missing";
   for (std::uint32_t bit = TERN_QPA_ACCESS; bit < TERN_QPA_PORT; bit <<= 1) {
     EXPECT_EQ(q.modify(attr, TERN_QPA_STATE | TERN_QPA_PORT | bit), TERN_ST_BAD_PARAM) << bit;
@@ -676,12 +675,11 @@ TEST_F(Raw, HalfAQp) {
   sq.post(frame_wr(dst, eth_frame(kOther, b.mac(), 100)));
   expect_sent(sq);
   // It has nowhere to put a frame.
-  tern_cmd_create_flow cmd{};
-  cmd.dest_id = le(sq.number());
-  cmd.dest = TERN_DEST_QP;
-  cmd.counter = le(TERN_NO_COUNTER);
-  cmd.port = 1;
-  cmd.layers = le(std::uint16_t{TERN_LAYER_ETH});
+  tern_cmd_create_flow cmd{.dest_id = le(sq.number()),
+                           .counter = le(TERN_NO_COUNTER),
+                           .dest = TERN_DEST_QP,
+                           .port = 1,
+                           .layers = le(std::uint16_t{TERN_LAYER_ETH})};
   EXPECT_EQ(b.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_BAD_HANDLE);
 }
 

@@ -54,12 +54,11 @@ class RcError : public RcPairTest {
 
 // The addresses of a connection may exist in another VLAN as well: who is there is not the peer.
 TEST_F(RcError, TheSameAddressInAnotherVlanIsNotThePeer) {
-  tern_cmd_set_gid cmd{};
-  cmd.index = le(std::uint16_t{4});
-  cmd.valid = 1;
-  cmd.port = 1;
-  cmd.net_type = TERN_NET_IPV6;
-  cmd.vlan = le(std::uint16_t{TestNode::kVlan});
+  tern_cmd_set_gid cmd{.index = le(std::uint16_t{4}),
+                       .valid = 1,
+                       .net_type = TERN_NET_IPV6,
+                       .vlan = le(std::uint16_t{TestNode::kVlan}),
+                       .port = 1};
   std::ranges::copy(b.mac(), cmd.mac);
   std::ranges::copy(b.gid(0), cmd.gid);
   ASSERT_EQ(b.command(TERN_CMD_SET_GID, cmd), TERN_ST_OK);

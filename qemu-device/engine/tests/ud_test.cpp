@@ -280,10 +280,7 @@ TEST_F(Ud, LongerThanThePathMtu) {
   expect_sqe(TERN_CQE_LOC_LEN_ERR);
   recover();
   // The limit is that of the port when the WQE executes.
-  tern_cmd_modify_port port{};
-  port.port = 1;
-  port.mask = le(std::uint32_t{TERN_PORT_MTU});
-  port.mtu = le(1500U);
+  tern_cmd_modify_port port{.mask = le(std::uint32_t{TERN_PORT_MTU}), .mtu = le(1500U), .port = 1};
   ASSERT_EQ(a.command(TERN_CMD_MODIFY_PORT, port), TERN_ST_OK);
   qa.post(hello(1025));
   expect_sqe(TERN_CQE_LOC_LEN_ERR);

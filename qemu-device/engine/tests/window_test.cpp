@@ -163,13 +163,10 @@ TEST_P(WindowBound, CommandsOnRegionsRefuseItsKey) {
   const TestMw mw = w.window();
   EXPECT_EQ(destroy_mr(w.b, mw.view.key), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(free_mw(w.b, w.mr.key), TERN_ST_BAD_HANDLE);
-  tern_cmd_update_pages update{};
-  update.key = le(mw.view.key);
-  update.flags = le(std::uint32_t{TERN_UPDATE_CLOSE});
+  tern_cmd_update_pages update{.key = le(mw.view.key),
+                               .flags = le(std::uint32_t{TERN_UPDATE_CLOSE})};
   EXPECT_EQ(w.b.command(TERN_CMD_UPDATE_PAGES, update), TERN_ST_BAD_HANDLE);
-  tern_cmd_rereg_mr rereg{};
-  rereg.key = le(mw.view.key);
-  rereg.mask = le(std::uint32_t{TERN_REREG_ACCESS});
+  tern_cmd_rereg_mr rereg{.key = le(mw.view.key), .mask = le(std::uint32_t{TERN_REREG_ACCESS})};
   EXPECT_EQ(w.b.command(TERN_CMD_REREG_MR, rereg), TERN_ST_BAD_HANDLE);
 }
 
@@ -287,9 +284,7 @@ TEST_P(WindowAccess, RebindingMovesIt) {
 TEST_P(WindowAccess, ClosedRegionAnswersNobody) {
   const TestMw mw = w.window();
   const auto update = [&](std::uint32_t flags) {
-    tern_cmd_update_pages cmd{};
-    cmd.key = le(w.mr.key);
-    cmd.flags = le(flags);
+    tern_cmd_update_pages cmd{.key = le(w.mr.key), .flags = le(flags)};
     EXPECT_EQ(w.b.command(TERN_CMD_UPDATE_PAGES, cmd), TERN_ST_OK);
   };
   update(TERN_UPDATE_CLOSE);

@@ -58,11 +58,10 @@ void segment(benchmark::State& state) {
   const Bytes frame = f.make();
   const auto headers = std::span(frame).first(f.headers());
   const auto payload = std::span(frame).subspan(f.headers());
-  tern_eth_offload ops{};
-  ops.csum_start = le(static_cast<std::uint16_t>(f.l4()));
-  ops.mss = le(std::uint16_t{1448});
-  ops.header_len = le(static_cast<std::uint16_t>(f.headers()));
-  ops.ops = le(std::uint16_t{TERN_ETH_OP_TSO});
+  tern_eth_offload ops{.csum_start = le(static_cast<std::uint16_t>(f.l4())),
+                       .mss = le(std::uint16_t{1448}),
+                       .header_len = le(static_cast<std::uint16_t>(f.headers())),
+                       .ops = le(std::uint16_t{TERN_ETH_OP_TSO})};
   Bytes out(1514);
   for (auto _ : state) {
     const auto segmenter = Segmenter::make(headers, frame.size(), ops);
@@ -111,13 +110,13 @@ void classify(benchmark::State& state) {
   Steering table(random());
   for (std::uint32_t i = 0; i < flows; ++i) {
     const Level like = parse(connection(i).make()).outer;
-    tern_cmd_create_flow cmd{};
-    cmd.layers = le(std::uint16_t{TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_TCP});
-    cmd.priority = le(i % shapes);
-    cmd.dest = TERN_DEST_ETH_QUEUE;
-    cmd.dest_id = le(i);
-    cmd.counter = le(TERN_NO_COUNTER);
-    cmd.value = like.fields;
+    tern_cmd_create_flow cmd{
+        .priority = le(i % shapes),
+        .dest_id = le(i),
+        .counter = le(TERN_NO_COUNTER),
+        .dest = TERN_DEST_ETH_QUEUE,
+        .layers = le(std::uint16_t{TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_TCP}),
+        .value = like.fields};
     std::memset(cmd.mask.src_ip, 0xff, 4);
     std::memset(cmd.mask.dst_ip, 0xff, 4);
     cmd.mask.protocol = 0xff;
