@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "control/device.h"
+#include "testing/admin_queue.h"
 #include "tests/fake_host.h"
 
 namespace tern {
@@ -50,19 +51,18 @@ class AdminTest : public testing::Test {
   // ---- registers ----
   std::uint32_t reg(std::uint32_t offset) { return device.reg_read(offset); }
   void set(std::uint32_t offset, std::uint32_t value) { device.reg_write(offset, value); }
-  void configure() {
-    set(TERN_REG_PAGE_SHIFT, 12);
-    set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
-    set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-    set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
-    set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
-    set(TERN_REG_AQ_LOG_SIZE, kLog);
+  // Writes all registers of the queues; unless `enables`, the device is not enabled yet.
+  void configure(Device& to, bool enables = true) {
+    to.reg_write(TERN_REG_PAGE_SHIFT, 12);
+    test::enable_admin_queue(aq, acq, kLog, [&](std::uint32_t offset, std::uint32_t value) {
+      if (enables || offset != TERN_REG_CTRL) to.reg_write(offset, value);
+    });
   }
+  void configure() { configure(device, false); }
   void enable() {
     std::memset(host.at(acq), 0, kEntries * sizeof(tern_acq_entry));
     tail = done = 0;
-    configure();
-    set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    configure(device);
     ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled);
   }
   bool raised(unsigned vector) {
@@ -85,15 +85,7 @@ class AdminTest : public testing::Test {
   }
   // An entry whose input is in in_buf already.
   tern_aq_entry entry(std::uint16_t opcode, std::size_t in_len, std::size_t out_len) {
-    tern_aq_entry e{};
-    e.opcode = opcode;
-    e.version = TERN_CMD_VERSION;
-    e.tag = 0xc0de0000 + tail;
-    e.in_len = static_cast<std::uint16_t>(in_len);
-    e.out_len = static_cast<std::uint16_t>(out_len);
-    e.in_addr = in_buf;
-    e.out_addr = out_buf;
-    return e;
+    return test::admin_entry(opcode, in_buf, in_len, out_buf, out_len, 0xc0de0000 + tail);
   }
   Status run(const tern_aq_entry& e) {
     submit(e);
@@ -131,11 +123,10 @@ class AdminTest : public testing::Test {
 
   // ---- objects ----
   tern_pages pages(std::uint64_t n) {
-    tern_pages p{};
-    p.addr = host.alloc(n * 8);
-    p.num = static_cast<std::uint32_t>(n);
-    p.page_shift = 12;
-    p.kind = TERN_PAGES_LIST;
+    tern_pages p{.addr = host.alloc(n * 8),
+                 .num = static_cast<std::uint32_t>(n),
+                 .page_shift = 12,
+                 .kind = TERN_PAGES_LIST};
     for (std::uint64_t i = 0; i < n; ++i) host.put(p.addr + 8 * i, host.alloc(4096));
     return p;
   }
@@ -151,38 +142,32 @@ class AdminTest : public testing::Test {
     return make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{flags, 0});
   }
   tern_cmd_create_eq eq_command(std::uint8_t kind = TERN_EQ_COMPLETION) {
-    tern_cmd_create_eq c{};
-    c.pages = pages(1);
-    c.record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record));
-    c.vector = 1;
-    c.log_size = 4;
-    c.kind = kind;
+    tern_cmd_create_eq c{.pages = pages(1),
+                         .record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record)),
+                         .vector = 1,
+                         .log_size = 4,
+                         .kind = kind};
     return c;
   }
   tern_cmd_create_cq cq_command(std::uint32_t eqn, std::uint32_t uar) {
-    tern_cmd_create_cq c{};
-    c.pages = pages(1);
-    c.record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record));
-    c.eqn = eqn;
-    c.uar = uar;
-    c.log_size = 6;
+    tern_cmd_create_cq c{.pages = pages(1),
+                         .record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record)),
+                         .eqn = eqn,
+                         .uar = uar,
+                         .log_size = 6};
     return c;
   }
   tern_cmd_create_mr mr_command(std::uint32_t pdn) {
-    tern_cmd_create_mr c{};
-    c.pages = pages(2);
-    c.length = 8192;
-    c.pdn = pdn;
-    c.access = TERN_ACCESS_LOCAL_WRITE;
+    tern_cmd_create_mr c{
+        .pages = pages(2), .length = 8192, .pdn = pdn, .access = TERN_ACCESS_LOCAL_WRITE};
     return c;
   }
   tern_cmd_create_qp qp_command(std::uint32_t pdn, std::uint32_t uar, std::uint32_t cqn) {
-    tern_cmd_create_qp c{};
-    c.pages = pages(2);
-    c.record = host.alloc(sizeof(tern_qp_record), sizeof(tern_qp_record));
-    c.rq_offset = 4096;
-    c.pdn = pdn;
-    c.uar = uar;
+    tern_cmd_create_qp c{.pages = pages(2),
+                         .record = host.alloc(sizeof(tern_qp_record), sizeof(tern_qp_record)),
+                         .rq_offset = 4096,
+                         .pdn = pdn,
+                         .uar = uar};
     c.send_cqn = c.recv_cqn = cqn;
     c.type = TERN_QPT_RC;
     c.log_sq_size = 4;
@@ -192,22 +177,21 @@ class AdminTest : public testing::Test {
     return c;
   }
   tern_cmd_create_srq srq_command(std::uint32_t pdn) {
-    tern_cmd_create_srq c{};
-    c.pages = pages(1);
-    c.record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record));
-    c.pdn = pdn;
-    c.log_size = 5;
-    c.log_stride = 7;
+    tern_cmd_create_srq c{.pages = pages(1),
+                          .record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record)),
+                          .pdn = pdn,
+                          .log_size = 5,
+                          .log_stride = 7};
     return c;
   }
   tern_cmd_create_eth_queue eth_command(std::uint32_t cqn, std::uint32_t uar) {
-    tern_cmd_create_eth_queue c{};
-    c.pages = pages(1);
-    c.record = host.alloc(sizeof(tern_eth_record), sizeof(tern_eth_record));
-    c.port = 1;
-    c.cqn = cqn;
-    c.uar = uar;
-    c.log_size = 8;
+    tern_cmd_create_eth_queue c{
+        .pages = pages(1),
+        .record = host.alloc(sizeof(tern_eth_record), sizeof(tern_eth_record)),
+        .cqn = cqn,
+        .uar = uar,
+        .log_size = 8,
+        .port = 1};
     return c;
   }
 };

@@ -28,13 +28,7 @@ class BudgetTest : public AdminTest {
 
   void start() {
     std::memset(host.at(acq), 0, kEntries * sizeof(tern_acq_entry));
-    hostile.reg_write(TERN_REG_PAGE_SHIFT, 12);
-    hostile.reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
-    hostile.reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-    hostile.reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
-    hostile.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
-    hostile.reg_write(TERN_REG_AQ_LOG_SIZE, kLog);
-    hostile.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    configure(hostile);
     hostile_tail = 0;
   }
   // Runs one command and returns its status.
@@ -107,11 +101,8 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   EXPECT_EQ(many([&] { return order(entry(TERN_CMD_ALLOC_UAR, 0, 8)); }), 4095U);
   EXPECT_EQ(many([&] { return order(entry(TERN_CMD_ALLOC_XRCD, 0, 8)); }), kMaxXrcd);
   const std::uint32_t xrcd = id();
-  tern_cmd_create_cq cq{};
-  cq.pages = repeated(kMaxCmdPages);
-  cq.record = record;
-  cq.eqn = TERN_NO_EQ;
-  cq.log_size = kMaxLogCq;
+  tern_cmd_create_cq cq{
+      .pages = repeated(kMaxCmdPages), .record = record, .eqn = TERN_NO_EQ, .log_size = kMaxLogCq};
   // CQs with page lists until the budget is used up, then CQs that need no entries.
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), kPages / kMaxCmdPages);
   EXPECT_EQ(answer.status, TERN_ST_NO_MEMORY);
@@ -121,25 +112,18 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   cq.log_size = 6;
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), 16384U - kPages / kMaxCmdPages);
   const std::uint32_t cqn = 16384;
-  tern_cmd_create_eq eq{};
-  eq.pages = cq.pages;
-  eq.record = record;
-  eq.log_size = 4;
+  tern_cmd_create_eq eq{.pages = cq.pages, .record = record, .log_size = 4};
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_EQ, eq); }), kMaxEq);
-  tern_cmd_create_srq srq{};
-  srq.pages = cq.pages;
-  srq.record = record;
-  srq.pdn = pd;
-  srq.xrcdn = xrcd;
-  srq.cqn = cqn;
-  srq.flags = TERN_SRQ_F_XRC;
-  srq.log_size = 3;
-  srq.log_stride = 6;
+  tern_cmd_create_srq srq{.pages = cq.pages,
+                          .record = record,
+                          .pdn = pd,
+                          .xrcdn = xrcd,
+                          .cqn = cqn,
+                          .log_size = 3,
+                          .log_stride = 6,
+                          .flags = TERN_SRQ_F_XRC};
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_SRQ, srq); }), kMaxSrq);
-  tern_cmd_create_qp qp{};
-  qp.pages = cq.pages;
-  qp.record = record;
-  qp.pdn = pd;
+  tern_cmd_create_qp qp{.pages = cq.pages, .record = record, .pdn = pd};
   qp.send_cqn = qp.recv_cqn = cqn;
   qp.type = TERN_QPT_UD;
   qp.log_sq_size = qp.log_rq_size = 2;
@@ -163,9 +147,7 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   mr.length = 4096;
   mr.pdn = pd;
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_MR, mr); }), 65536U);
-  tern_cmd_alloc_mw mw{};
-  mw.pdn = pd;
-  mw.type = 1;
+  tern_cmd_alloc_mw mw{.pdn = pd, .type = 1};
   EXPECT_EQ(many([&] { return order(TERN_CMD_ALLOC_MW, mw); }), 65536U);
   while (order(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{1, 0, 0}) == TERN_ST_OK) {
   }
@@ -184,18 +166,12 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
 TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
   start();
   const std::uint64_t record = host.alloc(4096);
-  tern_cmd_create_cq cq{};
-  cq.pages = repeated(kMaxCmdPages);
-  cq.record = record;
-  cq.eqn = TERN_NO_EQ;
-  cq.log_size = kMaxLogCq;
+  tern_cmd_create_cq cq{
+      .pages = repeated(kMaxCmdPages), .record = record, .eqn = TERN_NO_EQ, .log_size = kMaxLogCq};
   for (std::uint64_t i = 0; i < kPages / kMaxCmdPages; ++i)
     ASSERT_EQ(order(TERN_CMD_CREATE_CQ, cq), TERN_ST_OK);
   const std::uint32_t cqn = id();
-  tern_cmd_resize_cq resize{};
-  resize.pages = repeated(1);
-  resize.cqn = cqn;
-  resize.log_size = 6;
+  tern_cmd_resize_cq resize{.pages = repeated(1), .cqn = cqn, .log_size = 6};
   EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_NO_MEMORY);
   EXPECT_EQ(order(TERN_CMD_DESTROY_CQ, tern_cmd_object{cqn - 1, 0}), TERN_ST_OK);
   EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_OK);
@@ -205,10 +181,7 @@ TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
 TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
   start();
   ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
-  tern_cmd_create_mr mr{};
-  mr.pages = repeated(kMaxCmdPages + 1);
-  mr.length = 4096;
-  mr.pdn = id();
+  tern_cmd_create_mr mr{.pages = repeated(kMaxCmdPages + 1), .length = 4096, .pdn = id()};
   EXPECT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_BAD_PARAM);
   EXPECT_EQ(hostile.registry.page_entries(), 0U);
   mr.pages.addr = 0;
@@ -216,9 +189,7 @@ TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
   mr.flags = TERN_MR_F_INCOMPLETE;
   ASSERT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_OK);
   EXPECT_EQ(hostile.registry.page_entries(), kMaxCmdPages + 1);
-  tern_cmd_update_pages update{};
-  update.pages = repeated(kMaxCmdPages + 1);
-  update.key = id();
+  tern_cmd_update_pages update{.pages = repeated(kMaxCmdPages + 1), .key = id()};
   EXPECT_EQ(order(TERN_CMD_UPDATE_PAGES, update), TERN_ST_BAD_PARAM);
   update.pages.num = kMaxCmdPages;
   EXPECT_EQ(order(TERN_CMD_UPDATE_PAGES, update), TERN_ST_OK);
@@ -228,10 +199,7 @@ TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
 TEST_F(BudgetTest, EntriesEndASlice) {
   start();
   ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
-  tern_cmd_create_mr mr{};
-  mr.pages = repeated(kMaxCmdPages);
-  mr.length = 4096;
-  mr.pdn = id();
+  tern_cmd_create_mr mr{.pages = repeated(kMaxCmdPages), .length = 4096, .pdn = id()};
   host.put(in_buf, mr);
   for (std::uint32_t i = 0; i < 4; ++i) {
     host.put(aq + (hostile_tail + i) % kEntries * sizeof(tern_aq_entry),
@@ -332,13 +300,7 @@ class ClearingTest : public AdminTest {
   std::uint64_t replies = host.alloc(32 * 128);
 
   void SetUp() override {
-    large.reg_write(TERN_REG_PAGE_SHIFT, 12);
-    large.reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
-    large.reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-    large.reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
-    large.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
-    large.reg_write(TERN_REG_AQ_LOG_SIZE, kLog);
-    large.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    configure(large);
     std::ranges::fill(large.registry.config.dm, std::byte{0x5a});
   }
   // Each command has its own input and reply, because they complete in any order.

@@ -11,7 +11,8 @@
 
 #include "eth/offload.h"
 #include "eth/sample_frames.h"
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {
@@ -28,11 +29,10 @@ constexpr std::uint8_t kAck = 0x10;
 constexpr std::uint8_t kPshAck = 0x18;
 
 tern_eth_offload tso(std::size_t l4, std::size_t headers, std::size_t mss) {
-  tern_eth_offload ops{};
-  ops.csum_start = le(static_cast<std::uint16_t>(l4));
-  ops.mss = le(static_cast<std::uint16_t>(mss));
-  ops.header_len = le(static_cast<std::uint16_t>(headers));
-  ops.ops = le(std::uint16_t{TERN_ETH_OP_TSO});
+  tern_eth_offload ops{.csum_start = le(static_cast<std::uint16_t>(l4)),
+                       .mss = le(static_cast<std::uint16_t>(mss)),
+                       .header_len = le(static_cast<std::uint16_t>(headers)),
+                       .ops = le(std::uint16_t{TERN_ETH_OP_TSO})};
   return ops;
 }
 

@@ -10,8 +10,9 @@
 #include "eth/headers.h"
 #include "eth/offload.h"
 #include "eth/sample_frames.h"
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
 #include "tests/eth_frames.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {
@@ -77,10 +78,7 @@ class EthernetRxTest : public ::testing::Test {
     return copies == 1 ? found : -1;
   }
   tern_cmd_rss group(std::uint8_t log_entries) {
-    tern_cmd_rss cmd{};
-    cmd.port = 1;
-    cmd.log_entries = log_entries;
-    cmd.kind = TERN_DEST_ETH_QUEUE;
+    tern_cmd_rss cmd{.port = 1, .log_entries = log_entries, .kind = TERN_DEST_ETH_QUEUE};
     for (std::size_t i = 0; i < 40; ++i) cmd.key[i] = static_cast<std::uint8_t>(i * 37 + 11);
     for (unsigned i = 0; i < 6; ++i) cmd.fields[i] = i < 2 ? 3 : 15;
     for (std::size_t i = 0; i < 1U << log_entries; ++i)
@@ -93,18 +91,12 @@ class EthernetRxTest : public ::testing::Test {
     return le(rsp.id);
   }
   Status set_default(std::uint8_t dest, std::uint32_t id) {
-    tern_cmd_set_rx_default cmd{};
-    cmd.port = 1;
-    cmd.dest = dest;
-    cmd.id = le(id);
+    tern_cmd_set_rx_default cmd{.id = le(id), .dest = dest, .port = 1};
     return b.command(TERN_CMD_SET_RX_DEFAULT, cmd);
   }
   static tern_cmd_create_flow flow(std::uint8_t dest, std::uint32_t id) {
-    tern_cmd_create_flow cmd{};
-    cmd.port = 1;
-    cmd.dest = dest;
-    cmd.dest_id = le(id);
-    cmd.counter = le(TERN_NO_COUNTER);
+    tern_cmd_create_flow cmd{
+        .dest_id = le(id), .counter = le(TERN_NO_COUNTER), .dest = dest, .port = 1};
     return cmd;
   }
   static tern_cmd_create_flow udp_flow(std::uint8_t dest, std::uint32_t id, std::uint16_t port) {
@@ -421,13 +413,7 @@ TEST_F(EthernetRxTest, FlowsTakeFramesBeforeTheFilter) {
   for (int i = 0; i < 3; ++i) add_queue();
   tern_cmd_create_flow cmd = udp_flow(TERN_DEST_ETH_QUEUE, queues[2].number(), 2000);
   cmd.tag = le(0xabcdefU);
-  const std::uint32_t counter = [&] {
-    tern_rsp_object rsp{};
-    EXPECT_EQ(
-        b.command(TERN_CMD_CREATE_FLOW_COUNTER, {}, std::as_writable_bytes(std::span(&rsp, 1))),
-        TERN_ST_OK);
-    return le(rsp.id);
-  }();
+  const std::uint32_t counter = [&] { return b.make(TERN_CMD_CREATE_FLOW_COUNTER); }();
   cmd.counter = le(counter);
   const std::uint32_t id = create(TERN_CMD_CREATE_FLOW, cmd);
   FrameSpec s = spec();
@@ -442,9 +428,8 @@ TEST_F(EthernetRxTest, FlowsTakeFramesBeforeTheFilter) {
   s.dst = b.mac();
   EXPECT_EQ(where(make_frame(s)), 0);
   EXPECT_EQ(le(last.src_qp), 0U);
-  tern_rsp_flow_counter counted{};
-  EXPECT_EQ(b.command(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}, &counted),
-            TERN_ST_OK);
+  const auto counted =
+      b.query<tern_rsp_flow_counter>(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{le(counter), 0});
   EXPECT_EQ(le(counted.packets), 2U);
   EXPECT_EQ(le(counted.bytes), 2 * make_frame(s).size());
   EXPECT_EQ(b.command(TERN_CMD_DESTROY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}),

@@ -5,7 +5,8 @@
 
 #include <array>
 
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {
@@ -41,10 +42,8 @@ class EthernetTest : public ::testing::Test {
   }
   Status filter(std::uint16_t flags, std::initializer_list<Mac> macs = {},
                 std::initializer_list<unsigned> vlans = {}) {
-    tern_cmd_set_rx_filter cmd{};
-    cmd.port = 1;
-    cmd.flags = le(flags);
-    cmd.num_macs = le(static_cast<std::uint16_t>(macs.size()));
+    tern_cmd_set_rx_filter cmd{
+        .flags = le(flags), .num_macs = le(static_cast<std::uint16_t>(macs.size())), .port = 1};
     std::size_t i = 0;
     for (const Mac& m : macs) std::ranges::copy(m, cmd.macs[i++]);
     for (const unsigned v : vlans) cmd.vlans[v / 32] |= le(1U << (v % 32));
@@ -310,9 +309,7 @@ TEST_F(EthernetTest, FiltersByVlan) {
 
 TEST_F(EthernetTest, RefusesBadFilters) {
   EXPECT_EQ(filter(8), TERN_ST_BAD_PARAM);
-  tern_cmd_set_rx_filter cmd{};
-  cmd.port = 1;
-  cmd.num_macs = le(std::uint16_t{65});
+  tern_cmd_set_rx_filter cmd{.num_macs = le(std::uint16_t{65}), .port = 1};
   EXPECT_EQ(b.command(TERN_CMD_SET_RX_FILTER, cmd), TERN_ST_BAD_PARAM);
   cmd.num_macs = le(std::uint16_t{64});
   EXPECT_EQ(b.command(TERN_CMD_SET_RX_FILTER, cmd), TERN_ST_OK);
@@ -353,9 +350,7 @@ TEST_F(EthernetTest, BufferOutOfReachFailsAlone) {
 
 TEST_F(EthernetTest, SilentWhileDown) {
   rx.post_buffer();
-  tern_cmd_modify_port cmd{};
-  cmd.port = 1;
-  cmd.mask = le(std::uint32_t{TERN_PORT_ENABLE});
+  tern_cmd_modify_port cmd{.mask = le(std::uint32_t{TERN_PORT_ENABLE}), .port = 1};
   ASSERT_EQ(b.command(TERN_CMD_MODIFY_PORT, cmd), TERN_ST_OK);
   EXPECT_FALSE(pass(eth_frame(b.mac(), a.mac(), 100)));
   EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_NO_BUFFER), 0U);
@@ -390,15 +385,14 @@ TEST_F(EthernetTest, TwoTagsOnAFrameOfFullMtu) {
 
 TEST_F(EthernetTest, RefusesBadQueues) {
   TestCq& cq = a.create_cq();
-  QueueMemory memory(a.host, 4096);
-  tern_cmd_create_eth_queue good{};
-  good.pages = memory.pages();
-  good.record = le(a.host.alloc(64, 64));
-  good.port = 1;
-  good.cqn = le(cq.number());
-  good.uar = le(a.uar());
-  good.direction = TERN_ETH_QUEUE_RX;
-  good.log_size = 4;
+  QueueMemory memory(a, 4096);
+  tern_cmd_create_eth_queue good{.pages = memory.pages(),
+                                 .record = le(a.host.alloc(64, 64)),
+                                 .cqn = le(cq.number()),
+                                 .uar = le(a.uar()),
+                                 .direction = TERN_ETH_QUEUE_RX,
+                                 .log_size = 4,
+                                 .port = 1};
   const auto status = [&](auto change) {
     tern_cmd_create_eth_queue cmd = good;
     change(cmd);

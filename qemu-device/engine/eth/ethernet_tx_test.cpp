@@ -6,8 +6,9 @@
 #include <array>
 #include <deque>
 
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
 #include "tests/eth_frames.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {

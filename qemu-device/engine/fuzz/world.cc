@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "testing/admin_queue.h"
+#include "testing/qp_attributes.h"
 #include "wire/codec.h"
 
 namespace tern::fuzz {
@@ -19,9 +21,7 @@ constexpr unsigned kMaxTurns = 20000;
 constexpr std::size_t kKeepFrames = 8;
 
 tern_pages direct(std::uint64_t addr) {
-  tern_pages p{};
-  p.addr = addr;
-  p.kind = TERN_PAGES_DIRECT;
+  tern_pages p{.addr = addr, .kind = TERN_PAGES_DIRECT};
   return p;
 }
 
@@ -48,19 +48,13 @@ void World::plug(bool capture) {
   host.grant(H::page(page::kAdmin), H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kArgs), H::kPage, H::kRead | H::kWrite);
   const std::uint64_t aq = H::page(page::kAdmin);
-  device->reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
-  device->reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-  device->reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(aq + 2048));
-  device->reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-  device->reg_write(TERN_REG_AQ_LOG_SIZE, kLogAdmin);
-  device->reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  test::enable_admin_queue(
+      aq, aq + 2048, kLogAdmin,
+      [this](std::uint32_t reg, std::uint32_t value) { device->reg_write(reg, value); });
   aq_tail_ = 0;
   device->set_link(true);
-  tern_cmd_modify_port port{};
-  port.mask = TERN_PORT_ENABLE | TERN_PORT_MTU;
-  port.mtu = 4300;
-  port.enable = 1;
-  port.port = 1;
+  tern_cmd_modify_port port{
+      .mask = TERN_PORT_ENABLE | TERN_PORT_MTU, .mtu = 4300, .enable = 1, .port = 1};
   if (command(TERN_CMD_MODIFY_PORT, port) != TERN_ST_OK) violation("no port");
   if (command(TERN_CMD_QUERY_CAPS, {}, sizeof(caps)) != TERN_ST_OK) violation("no capabilities");
   caps = host.get<tern_rsp_caps>(reply_addr());
@@ -130,16 +124,9 @@ void World::lose_dm() {
 
 std::optional<Status> World::command(std::uint16_t opcode, std::span<const std::byte> in,
                                      std::size_t out_len) {
-  tern_aq_entry e{};
-  e.opcode = opcode;
-  e.version = TERN_CMD_VERSION;
-  e.tag = aq_tail_;
-  e.in_len = static_cast<std::uint16_t>(in.size());
-  e.out_len = static_cast<std::uint16_t>(out_len);
-  e.in_addr = input_addr();
-  e.out_addr = reply_addr();
   host.store(input_addr(), in);
-  return perform(e);
+  return perform(
+      test::admin_entry(opcode, input_addr(), in.size(), reply_addr(), out_len, aq_tail_));
 }
 
 std::uint32_t World::make(std::uint16_t opcode, std::span<const std::byte> in) {
@@ -157,11 +144,10 @@ void World::build(const Scene& s) {
   uar = make(TERN_CMD_ALLOC_UAR, std::span<const std::byte>{});
   pd = make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{s.privileged ? TERN_PD_PRIVILEGED : 0U, 0});
   pd2 = make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
-  tern_cmd_set_gid g{};
-  g.valid = 1;
-  g.port = 1;
-  g.net_type = s.ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
-  g.vlan = s.vlan ? kVlan : std::uint16_t{TERN_VLAN_NONE};
+  tern_cmd_set_gid g{.valid = 1,
+                     .net_type = static_cast<std::uint8_t>(s.ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6),
+                     .vlan = s.vlan ? kVlan : std::uint16_t{TERN_VLAN_NONE},
+                     .port = 1};
   std::ranges::copy(kMac, g.mac);
   std::ranges::copy(own_gid(), g.gid);
   if (command(TERN_CMD_SET_GID, g) != TERN_ST_OK) violation("no GID");
@@ -189,11 +175,10 @@ void World::make_queues() {
   // The device only writes the rings of EQs and CQs, and only reads those of work queues.
   host.grant(record::kPage, H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kEqs), H::kPage, H::kWrite);
-  tern_cmd_create_eq e{};
-  e.pages = direct(H::page(page::kEqs));
-  e.record = record::eq(0);
-  e.log_size = 4;
-  e.kind = TERN_EQ_ASYNC;
+  tern_cmd_create_eq e{.pages = direct(H::page(page::kEqs)),
+                       .record = record::eq(0),
+                       .log_size = 4,
+                       .kind = TERN_EQ_ASYNC};
   async_eq = make(TERN_CMD_CREATE_EQ, e);
   e.pages = direct(H::page(page::kEqs) + 2048);
   e.record = record::eq(1);
@@ -202,12 +187,11 @@ void World::make_queues() {
   eq = make(TERN_CMD_CREATE_EQ, e);
   for (unsigned i = 0; i < cqs.size(); ++i) {
     host.grant(H::page(page::kCq + i), 64U << kLogCq, H::kWrite);
-    tern_cmd_create_cq c{};
-    c.pages = direct(H::page(page::kCq + i));
-    c.record = record::cq(i);
-    c.eqn = i == 2 ? TERN_NO_EQ : eq;
-    c.uar = uar;
-    c.log_size = kLogCq;
+    tern_cmd_create_cq c{.pages = direct(H::page(page::kCq + i)),
+                         .record = record::cq(i),
+                         .eqn = i == 2 ? TERN_NO_EQ : eq,
+                         .uar = uar,
+                         .log_size = kLogCq};
     cqs[i] = make(TERN_CMD_CREATE_CQ, c);
   }
 }
@@ -261,9 +245,7 @@ void World::make_memory() {
   for (const auto& [cap, type] :
        {std::pair{TERN_CAP_MW_TYPE_1, 1}, {TERN_CAP_MW_TYPE_2A, 2}, {TERN_CAP_MW_TYPE_2B, 2}}) {
     if (!can(cap)) continue;
-    tern_cmd_alloc_mw m{};
-    m.pdn = pd;
-    m.type = static_cast<std::uint8_t>(type);
+    tern_cmd_alloc_mw m{.pdn = pd, .type = static_cast<std::uint8_t>(type)};
     windows.push_back({make(TERN_CMD_ALLOC_MW, m), 0, 0});
   }
 }
@@ -276,11 +258,7 @@ void World::make_dm() {
     violation("no device memory");
   }
   const DmPart& part = dm_parts.front();
-  tern_cmd_create_mr c{};
-  c.length = part.size - 2 * kEnd;
-  c.offset = kEnd;
-  c.pdn = pd;
-  c.access = kAll;
+  tern_cmd_create_mr c{.length = part.size - 2 * kEnd, .offset = kEnd, .pdn = pd, .access = kAll};
   if (can(TERN_CAP_MW_TYPE_1)) c.access |= TERN_ACCESS_MW_BIND;
   c.dmn = part.number;
   c.kind = TERN_MR_DM;
@@ -297,10 +275,7 @@ void World::bind_windows() {
     Region& mw = windows[i];
     mw.iova = rw.iova + 0x100 + 0x80 * i;
     mw.length = 0x400;
-    tern_bind_seg seg{};
-    seg.addr = mw.iova;
-    seg.length = mw.length;
-    seg.lkey = rw.key;
+    tern_bind_seg seg{.addr = mw.iova, .length = mw.length, .lkey = rw.key};
     seg.rkey = seg.new_rkey = mw.key;
     seg.access = kAll & kWindowRights;
     seg.type = static_cast<std::uint8_t>(i + 1);
@@ -313,12 +288,11 @@ void World::make_srqs() {
   if (can(TERN_CAP_XRC)) xrcd = make(TERN_CMD_ALLOC_XRCD, std::span<const std::byte>{});
   for (unsigned i = 0; i < (xrcd ? 2U : 1U); ++i) {
     host.grant(H::page(page::kSrq + i), 1U << (kLogSrq + kLogSrqStride), H::kRead);
-    tern_cmd_create_srq c{};
-    c.pages = direct(H::page(page::kSrq + i));
-    c.record = record::srq(i);
-    c.pdn = pd;
-    c.log_size = kLogSrq;
-    c.log_stride = kLogSrqStride;
+    tern_cmd_create_srq c{.pages = direct(H::page(page::kSrq + i)),
+                          .record = record::srq(i),
+                          .pdn = pd,
+                          .log_size = kLogSrq,
+                          .log_stride = kLogSrqStride};
     if (i == 1) {
       c.flags = TERN_SRQ_F_XRC;
       c.xrcdn = xrcd;
@@ -340,14 +314,13 @@ void World::make_eth() {
   using H = FuzzHost;
   for (const unsigned direction : {TERN_ETH_QUEUE_TX, TERN_ETH_QUEUE_RX}) {
     host.grant(H::page(page::kEth + direction), 16U << kLogEth, H::kRead);
-    tern_cmd_create_eth_queue c{};
-    c.pages = direct(H::page(page::kEth + direction));
-    c.record = record::eth(direction);
-    c.port = 1;
-    c.cqn = cqs[2];
-    c.uar = uar;
-    c.direction = static_cast<std::uint8_t>(direction);
-    c.log_size = kLogEth;
+    tern_cmd_create_eth_queue c{.pages = direct(H::page(page::kEth + direction)),
+                                .record = record::eth(direction),
+                                .cqn = cqs[2],
+                                .uar = uar,
+                                .direction = static_cast<std::uint8_t>(direction),
+                                .log_size = kLogEth,
+                                .port = 1};
     if (direction == TERN_ETH_QUEUE_RX) c.flags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE;
     (direction == TERN_ETH_QUEUE_TX ? eth_tx : eth_rx) = make(TERN_CMD_CREATE_ETH_QUEUE, c);
   }
@@ -400,10 +373,7 @@ void World::make_qp(unsigned index) {
 // The last raw QP gets the frames to the port, and every one a copy of those to groups.
 void World::make_flows() {
   trust_sent = false;  // its frames are what the input says
-  tern_cmd_create_flow c{};
-  c.dest = TERN_DEST_QP;
-  c.counter = TERN_NO_COUNTER;
-  c.port = 1;
+  tern_cmd_create_flow c{.counter = TERN_NO_COUNTER, .dest = TERN_DEST_QP, .port = 1};
   for (const FuzzQp& qp : qps) {
     c.kind = TERN_FLOW_MULTICAST;
     c.flags = TERN_FLOW_F_CONTINUE;
@@ -436,35 +406,10 @@ tern_av World::av(bool local) const {
   return a;
 }
 
-bool World::modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t> masks,
-                   const tern_qp_attr& attr) {
+bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   tern_cmd_modify_qp c{};
   c.qpn = qp.number;
-  c.attr = attr;
-  c.attr.state = state;
-  // The alternate path of a connection has the same addresses, so MigReq decides whether a packet
-  // moves the QP.
-  c.alt.av = attr.av;
-  c.alt.port = attr.port;
-  c.alt.timeout = attr.timeout;
-  c.alt.mig_state = TERN_MIG_REARM;
-  for (const std::uint32_t mask : masks) {
-    c.mask = mask | TERN_QPA_STATE;
-    if (command(TERN_CMD_MODIFY_QP, c) == TERN_ST_OK) return true;
-  }
-  return false;
-}
-
-// The attributes that each type needs. Of several masks, the first that the device accepts is used.
-bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
-  constexpr std::uint32_t kPeer =
-      TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
-  constexpr std::uint32_t kTarget = TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
-  constexpr std::uint32_t kSender = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
-                                    TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC;
-  constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_ACCESS;
-  constexpr std::uint32_t kArm = TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
-  tern_qp_attr a{};
+  tern_qp_attr& a = c.attr;
   a.av = av(local);
   a.dest_qpn = dest;
   a.qkey = kQkey;
@@ -476,38 +421,20 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   a.timeout = 8;
   a.retry_cnt = a.rnr_retry = 2;
   a.port = 1;
-  switch (qp.type) {
-    case TERN_QPT_UD:
-    case TERN_QPT_GSI: {
-      constexpr std::array<std::uint32_t, 1> init = {TERN_QPA_PKEY_INDEX | TERN_QPA_PORT |
-                                                     TERN_QPA_QKEY};
-      constexpr std::array<std::uint32_t, 1> rtr = {0};
-      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
-      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
-             modify(qp, TERN_QPS_RTS, rts, a);
-    }
-    case TERN_QPT_RAW: {
-      constexpr std::array<std::uint32_t, 1> init = {TERN_QPA_PORT};
-      constexpr std::array<std::uint32_t, 1> none = {0};
-      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, none, a) &&
-             modify(qp, TERN_QPS_RTS, none, a);
-    }
-    case TERN_QPT_UC: {
-      constexpr std::array<std::uint32_t, 1> init = {kInit};
-      constexpr std::array<std::uint32_t, 1> rtr = {kPeer};
-      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN | kArm};
-      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
-             modify(qp, TERN_QPS_RTS, rts, a);
-    }
-    default: {
-      constexpr std::array<std::uint32_t, 1> init = {kInit};
-      constexpr std::array<std::uint32_t, 2> rtr = {kPeer | kTarget, kPeer};
-      constexpr std::array<std::uint32_t, 3> rts = {
-          kSender | kArm, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN | kArm, TERN_QPA_SQ_PSN | kArm};
-      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
-             modify(qp, TERN_QPS_RTS, rts, a);
-    }
+  // The alternate path of a connection has the same addresses, so MigReq decides whether a packet
+  // moves the QP.
+  c.alt.av = a.av;
+  c.alt.port = a.port;
+  c.alt.timeout = a.timeout;
+  c.alt.mig_state = TERN_MIG_REARM;
+  for (const std::uint8_t state : {TERN_QPS_INIT, TERN_QPS_RTR, TERN_QPS_RTS}) {
+    a.state = state;
+    c.mask = test::needed_attributes(qp.type, state);
+    if (state == TERN_QPS_RTS && test::is_connected(qp.type))
+      c.mask |= TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
+    if (command(TERN_CMD_MODIFY_QP, c) != TERN_ST_OK) return false;
   }
+  return true;
 }
 
 // ---- running ----

@@ -209,8 +209,6 @@ class World {
   std::uint32_t make(std::uint16_t opcode, const In& in) {
     return make(opcode, std::as_bytes(std::span(&in, 1)));
   }
-  bool modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t> masks,
-              const tern_qp_attr& attr);
   void look_at(const Effects::Frame& frame);
   void must(std::uint16_t opcode, std::uint32_t id);
 

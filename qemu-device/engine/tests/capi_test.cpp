@@ -12,6 +12,7 @@
 
 #include "core/mutations.h"
 #include "tern_hw.hpp"
+#include "testing/admin_queue.h"
 #include "tests/fake_host.h"
 
 namespace {
@@ -159,22 +160,13 @@ class CapiTest : public testing::Test {
   ~CapiTest() override { tern_engine_free(engine); }
 
   void start() {
-    tern_engine_reg_write(engine, TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
-    tern_engine_reg_write(engine, TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
-    tern_engine_reg_write(engine, TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
-    tern_engine_reg_write(engine, TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
-    tern_engine_reg_write(engine, TERN_REG_AQ_LOG_SIZE, 4);
-    tern_engine_reg_write(engine, TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    test::enable_admin_queue(aq, acq, 4, [this](std::uint32_t offset, std::uint32_t value) {
+      tern_engine_reg_write(engine, offset, value);
+    });
   }
 
   void command(std::uint16_t opcode, std::span<const std::byte> in = {}, std::size_t out_len = 0) {
-    tern_aq_entry e{};
-    e.opcode = opcode;
-    e.version = TERN_CMD_VERSION;
-    e.in_len = static_cast<std::uint16_t>(in.size());
-    e.out_len = static_cast<std::uint16_t>(out_len);
-    e.in_addr = buf;
-    e.out_addr = buf + 2048;
+    const tern_aq_entry e = test::admin_entry(opcode, buf, in.size(), buf + 2048, out_len);
     if (!in.empty()) std::memcpy(host.at(buf), in.data(), in.size());
     host.put(aq + tail % 16 * sizeof(e), e);
     tern_engine_reg_write(engine, TERN_REG_AQ_TAIL, ++tail);
@@ -188,10 +180,7 @@ class CapiTest : public testing::Test {
   }
   // Enables the port and sends a frame of `len` bytes through the Ethernet function.
   void send_frame(std::uint32_t len) {
-    tern_cmd_modify_port port{};
-    port.mask = TERN_PORT_ENABLE;
-    port.enable = 1;
-    port.port = 1;
+    tern_cmd_modify_port port{.mask = TERN_PORT_ENABLE, .enable = 1, .port = 1};
     command(TERN_CMD_MODIFY_PORT, std::as_bytes(std::span(&port, 1)));
     tern_engine_set_link(engine, true);
     tern_cmd_create_cq cq{};
@@ -379,9 +368,7 @@ TEST_F(CapiTest, InputsReachTheDevice) {
   tern_engine_receive(engine, runt, sizeof(runt));
   tern_engine_dma_invalidate(engine, 0, UINT64_MAX);
   tern_cmd_alloc_pd pd{};
-  tern_cmd_create_mr mr{};
-  mr.pdn = make(TERN_CMD_ALLOC_PD, pd);
-  mr.length = 100;
+  tern_cmd_create_mr mr{.length = 100, .pdn = make(TERN_CMD_ALLOC_PD, pd)};
   (void)make(TERN_CMD_CREATE_MR, mr);
   send_frame(100);
   TernEngineInfo info;

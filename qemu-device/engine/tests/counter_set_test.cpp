@@ -19,13 +19,7 @@ class CounterSets : public ::testing::Test {
   TestMr& src = a.reg(4096);
   TestMr& dst = b.reg(4096);
 
-  static std::uint32_t create(TestNode& node) {
-    tern_rsp_object rsp{};
-    EXPECT_EQ(
-        node.command(TERN_CMD_CREATE_COUNTER_SET, {}, std::as_writable_bytes(std::span(&rsp, 1))),
-        TERN_ST_OK);
-    return le(rsp.id);
-  }
+  static std::uint32_t create(TestNode& node) { return node.make(TERN_CMD_CREATE_COUNTER_SET); }
   static Status bind(TestNode& node, std::uint32_t qpn, std::uint32_t set) {
     return node.command(TERN_CMD_BIND_COUNTER_SET, tern_cmd_bind_counter_set{le(qpn), le(set)});
   }

@@ -124,7 +124,7 @@ TEST_F(Hostile, QueuesOfRandomBytes) {
     sim.run_until_idle();
     for (TestQp* const qp : {&x, &y}) {
       TestCq* const cqs[] = {&qp->send_cq(), &qp->recv_cq()};
-      TestNode& node = qp->node();
+      Driver& node = qp->node();
       node.destroy(*qp);
       for (TestCq* const cq : cqs) node.destroy(*cq);
     }

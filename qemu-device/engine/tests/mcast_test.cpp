@@ -8,7 +8,8 @@
 #include <chrono>
 
 #include "core/limits.h"
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {
@@ -39,7 +40,7 @@ class Mcast : public ::testing::Test {
     qp.connect();
     return qp;
   }
-  static Status command(std::uint16_t opcode, TestNode& node, const Gid& group, std::uint32_t qpn) {
+  static Status command(std::uint16_t opcode, Driver& node, const Gid& group, std::uint32_t qpn) {
     tern_cmd_mcast cmd{};
     cmd.port = 1;
     std::ranges::copy(group, cmd.gid);
@@ -227,9 +228,7 @@ TEST_F(Mcast, OnlyPacketsToEveryoneInTheVlanOfAnEntry) {
   EXPECT_EQ(le(wc->vlan), TestNode::kVlan);
   // Without GIDs on the VLAN, b does not receive from it.
   for (const std::uint16_t index : std::array<std::uint16_t, 2>{2, 3}) {
-    tern_cmd_set_gid cmd{};
-    cmd.port = 1;
-    cmd.index = le(index);
+    tern_cmd_set_gid cmd{.index = le(index), .port = 1};
     ASSERT_EQ(b.command(TERN_CMD_SET_GID, cmd), TERN_ST_OK);
   }
   (void)post(member);
@@ -250,9 +249,7 @@ TEST_F(Mcast, TheEthernetFunctionSeesThemIfItsFilterWants) {
   expect_copy(member, unwanted, sender);
   EXPECT_FALSE(cq.poll());
   EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_FILTERED), 1U);
-  tern_cmd_set_rx_filter filter{};
-  filter.port = 1;
-  filter.num_macs = le(std::uint16_t{1});
+  tern_cmd_set_rx_filter filter{.num_macs = le(std::uint16_t{1}), .port = 1};
   std::ranges::copy(mac_of(kGroup6), filter.macs[0]);
   ASSERT_EQ(b.command(TERN_CMD_SET_RX_FILTER, filter), TERN_ST_OK);
   TestMr& wanted = post(member);

@@ -22,29 +22,25 @@ TestDm TestNode::alloc_dm(std::uint64_t len, std::uint32_t log_align) {
 TestMr& TestNode::reg_dm(const TestDm& dm, std::uint64_t offset, std::uint64_t len,
                          std::uint32_t access, std::uint32_t pd) {
   TestMr& mr = mrs_.emplace_back();
-  mr.host = &host;
   mr.length = mr.backed = len;
   mr.dma = FakeHost::kDm + dm.offset + offset;
-  tern_cmd_create_mr cmd{};
-  cmd.length = le(len);
-  cmd.offset = le(offset);
-  cmd.pdn = le(pd ? pd : pd_);
-  cmd.access = le(access);
-  cmd.dmn = le(dm.number);
-  cmd.kind = TERN_MR_DM;
-  tern_rsp_object rsp{};
-  EXPECT_EQ(command(TERN_CMD_CREATE_MR, cmd, &rsp), TERN_ST_OK);
-  mr.key = le(rsp.id);
+  mr.memory = host.at(mr.dma, len);
+  tern_cmd_create_mr cmd{.length = le(len),
+                         .offset = le(offset),
+                         .pdn = le(pd ? pd : pd_),
+                         .access = le(access),
+                         .dmn = le(dm.number),
+                         .kind = TERN_MR_DM};
+  mr.key = make(TERN_CMD_CREATE_MR, cmd);
   return mr;
 }
 
 Status TestNode::rereg(TestMr& mr, std::uint32_t mask, const RegOptions& options,
                        std::uint64_t len) {
-  tern_cmd_rereg_mr cmd{};
-  cmd.key = le(mr.key);
-  cmd.mask = le(mask);
-  cmd.pdn = le(options.pd ? options.pd : pd_);
-  cmd.access = le(options.access);
+  tern_cmd_rereg_mr cmd{.key = le(mr.key),
+                        .mask = le(mask),
+                        .pdn = le(options.pd ? options.pd : pd_),
+                        .access = le(options.access)};
   TestMr next = mr;
   if (mask & TERN_REREG_TRANS) {
     const std::uint64_t num = (options.offset + len + FakeHost::kPage - 1) / FakeHost::kPage;
@@ -53,6 +49,7 @@ Status TestNode::rereg(TestMr& mr, std::uint32_t mask, const RegOptions& options
     for (std::uint64_t i = 0; i < num; ++i)
       host.put(list + i * 8, le(memory + i * FakeHost::kPage));
     next.dma = memory + options.offset;
+    next.memory = host.at(next.dma, len);
     next.iova = options.iova ? options.iova : next.dma;
     next.length = next.backed = len;
     cmd.pages.addr = le(list);

@@ -26,13 +26,10 @@ OnDemandMr::OnDemandMr(TestNode& node, std::uint64_t len, std::uint32_t pd, std:
   cmd.access = le(access | TERN_ACCESS_ON_DEMAND);
   cmd.kind = TERN_MR_MEMORY;
   cmd.flags = sparse ? TERN_MR_F_SPARSE : TERN_MR_F_INCOMPLETE;
-  tern_rsp_object rsp{};
-  EXPECT_EQ(node.command(TERN_CMD_CREATE_MR, cmd, &rsp), TERN_ST_OK);
-  mr = {.host = &node.host, .key = le(rsp.id), .iova = iova, .length = len};
+  const std::uint32_t key = node.make(TERN_CMD_CREATE_MR, cmd);
+  mr = {.key = key, .iova = iova, .length = len};
   if (sparse) return;
-  tern_cmd_update_pages open{};
-  open.key = le(mr.key);
-  open.flags = le(std::uint32_t{TERN_UPDATE_LAST});
+  tern_cmd_update_pages open{.key = le(mr.key), .flags = le(std::uint32_t{TERN_UPDATE_LAST})};
   open.pages.page_shift = 12;
   EXPECT_EQ(node.command(TERN_CMD_UPDATE_PAGES, open), TERN_ST_OK);
 }
@@ -41,9 +38,7 @@ void OnDemandMr::update(std::uint64_t first, std::uint64_t n) {
   for (std::uint64_t i = first; i < first + n; ++i) {
     node_.host.put(list_ + i * 8, le(bits_[i] ? frames_[i] | bits_[i] : 0));
   }
-  tern_cmd_update_pages cmd{};
-  cmd.key = le(mr.key);
-  cmd.first = le(base_ + first);
+  tern_cmd_update_pages cmd{.first = le(base_ + first), .key = le(mr.key)};
   cmd.pages.kind = TERN_PAGES_LIST;
   cmd.pages.page_shift = 12;
   cmd.pages.addr = le(list_ + first * 8);
@@ -62,10 +57,9 @@ void OnDemandMr::populate(std::uint64_t first, std::uint64_t n, bool writable) {
 void OnDemandMr::evict(std::uint64_t first, std::uint64_t n) {
   n = std::min(n, pages() - first);
   std::fill_n(bits_.begin() + static_cast<std::ptrdiff_t>(first), n, std::uint8_t{0});
-  tern_cmd_update_pages cmd{};
-  cmd.key = le(mr.key);
-  cmd.first = le(base_ + first);
-  cmd.flags = le(std::uint32_t{TERN_UPDATE_ABSENT});
+  tern_cmd_update_pages cmd{.first = le(base_ + first),
+                            .key = le(mr.key),
+                            .flags = le(std::uint32_t{TERN_UPDATE_ABSENT})};
   cmd.pages.kind = TERN_PAGES_LIST;
   cmd.pages.num = le(static_cast<std::uint32_t>(n));
   EXPECT_EQ(node_.command(TERN_CMD_UPDATE_PAGES, cmd), TERN_ST_OK);
@@ -127,11 +121,8 @@ Status Pager::resolve(std::size_t index, std::uint8_t result) {
 }
 
 Status Pager::resume(const tern_fault& fault, std::uint8_t result) {
-  tern_cmd_resume_qp cmd{};
-  cmd.qpn = fault.qpn;
-  cmd.token = fault.token;
-  cmd.side = fault.side;
-  cmd.result = result;
+  tern_cmd_resume_qp cmd{
+      .qpn = fault.qpn, .token = fault.token, .side = fault.side, .result = result};
   return node_.command(TERN_CMD_RESUME_QP, cmd);
 }
 

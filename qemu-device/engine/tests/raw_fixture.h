@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
 #include "tests/mini_driver.h"
 
 namespace tern {
@@ -127,18 +127,15 @@ class RawTest : public ::testing::Test {
   // A flow for frames to `mac`; returns its number.
   std::uint32_t flow(TestNode& node, const Mac& mac, std::uint32_t dest_id,
                      std::uint8_t dest = TERN_DEST_QP, std::uint32_t tag = 0) {
-    tern_cmd_create_flow cmd{};
-    cmd.dest_id = le(dest_id);
-    cmd.dest = dest;
-    cmd.tag = le(tag);
-    cmd.counter = le(TERN_NO_COUNTER);
-    cmd.port = 1;
-    cmd.layers = le(std::uint16_t{TERN_LAYER_ETH});
+    tern_cmd_create_flow cmd{.dest_id = le(dest_id),
+                             .tag = le(tag),
+                             .counter = le(TERN_NO_COUNTER),
+                             .dest = dest,
+                             .port = 1,
+                             .layers = le(std::uint16_t{TERN_LAYER_ETH})};
     std::memcpy(cmd.value.dmac, mac.data(), 6);
     std::memset(cmd.mask.dmac, 0xff, 6);
-    tern_rsp_object rsp{};
-    EXPECT_EQ(node.command(TERN_CMD_CREATE_FLOW, cmd, &rsp), TERN_ST_OK);
-    return le(rsp.id);
+    return node.make(TERN_CMD_CREATE_FLOW, cmd);
   }
   // A send of `frame`, which is copied to the region `mr` of the sender.
   SendWr frame_wr(const Bytes& frame, const tern_eth_offload& ops = {}) {

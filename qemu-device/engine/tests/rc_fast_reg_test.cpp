@@ -48,9 +48,8 @@ class RcFastReg : public ::testing::Test {
     expect(qp.wait_send(), TERN_WR_REG_MR);
   }
   static tern_rsp_mr query(TestNode& node, const FastMr& fast) {
-    tern_rsp_mr rsp{};
-    EXPECT_EQ(node.command(TERN_CMD_QUERY_MR, tern_cmd_object{le(fast.mr.key), 0}, &rsp),
-              TERN_ST_OK);
+    const auto rsp =
+        node.query<tern_rsp_mr>(TERN_CMD_QUERY_MR, tern_cmd_object{le(fast.mr.key), 0});
     return rsp;
   }
   static bool is_open(TestNode& node, const FastMr& fast) {

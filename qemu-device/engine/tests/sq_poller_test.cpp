@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
 #include "tests/mini_driver.h"
 
 namespace tern {

@@ -6,16 +6,8 @@
 namespace tern {
 
 TestMw alloc_mw(TestNode& node, std::uint8_t type, std::uint32_t pd) {
-  tern_cmd_alloc_mw cmd{};
-  cmd.pdn = le(pd ? pd : node.pd());
-  cmd.type = type;
-  tern_rsp_object rsp{};
-  EXPECT_EQ(node.command(TERN_CMD_ALLOC_MW, cmd, &rsp), TERN_ST_OK);
-  TestMw mw;
-  mw.type = type;
-  mw.view.host = &node.host;
-  mw.view.key = le(rsp.id);
-  return mw;
+  tern_cmd_alloc_mw cmd{.pdn = le(pd ? pd : node.pd()), .type = type};
+  return {.type = type, .view = {.key = node.make(TERN_CMD_ALLOC_MW, cmd)}};
 }
 
 Status free_mw(TestNode& node, std::uint32_t key) {
@@ -23,13 +15,12 @@ Status free_mw(TestNode& node, std::uint32_t key) {
 }
 
 tern_rsp_mr query_key(TestNode& node, std::uint32_t key) {
-  tern_rsp_mr rsp{};
-  EXPECT_EQ(node.command(TERN_CMD_QUERY_MR, tern_cmd_object{le(key), 0}, &rsp), TERN_ST_OK);
-  return rsp;
+  return node.query<tern_rsp_mr>(TERN_CMD_QUERY_MR, tern_cmd_object{le(key), 0});
 }
 
 TestMr reg_zero_based(TestNode& node, std::uint64_t len, std::uint32_t pd, std::uint32_t access) {
-  TestMr mr{.host = &node.host, .length = len, .dma = node.host.alloc(len), .backed = len};
+  TestMr mr{.length = len, .dma = node.host.alloc(len), .backed = len};
+  mr.memory = node.host.at(mr.dma, len);
   tern_cmd_create_mr cmd{};
   cmd.pages.addr = le(mr.dma);
   cmd.pages.kind = TERN_PAGES_DIRECT;
@@ -37,9 +28,7 @@ TestMr reg_zero_based(TestNode& node, std::uint64_t len, std::uint32_t pd, std::
   cmd.pdn = le(pd);
   cmd.access = le(access | TERN_ACCESS_ZERO_BASED);
   cmd.kind = TERN_MR_MEMORY;
-  tern_rsp_object rsp{};
-  EXPECT_EQ(node.command(TERN_CMD_CREATE_MR, cmd, &rsp), TERN_ST_OK);
-  mr.key = le(rsp.id);
+  mr.key = node.make(TERN_CMD_CREATE_MR, cmd);
   return mr;
 }
 
@@ -58,6 +47,7 @@ SendWr bind(TestMw& mw, const TestMr& mr, std::uint64_t offset, std::uint64_t le
   mw.view.iova = access & TERN_ACCESS_ZERO_BASED ? 0 : mr.iova + offset;
   mw.view.length = length;
   mw.view.dma = mr.dma + offset;
+  mw.view.memory = mr.memory + offset;
   mw.view.backed = std::min(length, mr.backed > offset ? mr.backed - offset : 0);
   return wr;
 }

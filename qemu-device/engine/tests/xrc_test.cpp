@@ -561,7 +561,7 @@ TEST_F(XrcTest, AnSrqDestroyedUnderARead) {
   b.destroy(p.srq);
   // A new SRQ gets the same number, domain and PD. The READ does not belong to it.
   tern_cmd_create_srq cmd{};
-  const QueueMemory memory(b.host, 4096);
+  const QueueMemory memory(b, 4096);
   cmd.pages = memory.pages();
   cmd.record = le(b.host.alloc(128, 128));
   cmd.pdn = le(p.pd);

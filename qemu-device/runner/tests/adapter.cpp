@@ -40,7 +40,7 @@ std::uint64_t steady_now() {
 
 }  // namespace
 
-Adapter::Adapter(const Options& options) : Driver(options.id), options_(options) {
+Adapter::Adapter(const Options& options) : MachineDriver(options.id), options_(options) {
   TernConfig config{};
   config.uar_bar_size = kUarBytes;
   config.max_qp = config.max_cq = config.max_mr = config.max_mw = 64;
@@ -162,7 +162,7 @@ void Adapter::trace(Event event, std::uint64_t, std::uint64_t) {
 void Adapter::capture(const TernFrame& frame) { EXPECT_NE(frame.len, 0U); }
 
 void Adapter::raise(unsigned vector) {
-  if (vector == kVector) take_events();
+  if (vector == kCompletionVector) take_events();
   ++raised_.at(vector);
   if (on_raise) on_raise();
 }
@@ -230,8 +230,8 @@ bool Adapter::wait_for_frames() {
 
 // ---- the driver ----
 
-void Adapter::ring(std::uint32_t value) {
-  host([&](Runner& r) { r.doorbell(0, value); });
+void Adapter::ring(std::uint32_t uar, std::uint32_t value) {
+  host([&](Runner& r) { r.doorbell(std::uint64_t{uar} << 12, value); });
 }
 
 std::uint32_t Adapter::reg_read(std::uint32_t offset) {
@@ -252,7 +252,7 @@ void Adapter::reg_write(std::uint32_t offset, std::uint32_t value) {
   });
 }
 
-void Adapter::waits() {
+void Adapter::let_run() {
   if (!options_.threads) pump();
 }
 
@@ -262,7 +262,7 @@ void Adapter::with_events(const std::function<void()>& change) {
 
 void Adapter::bring_up() {
   host([](Runner& r) { r.set_link(true); });
-  Driver::bring_up();
+  MachineDriver::bring_up();
 }
 
 }  // namespace tern::runner

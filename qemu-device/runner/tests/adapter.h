@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "runner.h"
-#include "testing/driver.h"
+#include "testing/machine.h"
 
 namespace tern::runner {
 
@@ -40,7 +40,7 @@ inline Config two_processors() {
   return config;
 }
 
-class Adapter final : public Host, public test::Driver {
+class Adapter final : public Host, public test::MachineDriver {
  public:
   struct Options {
     bool threads = false;
@@ -91,13 +91,13 @@ class Adapter final : public Host, public test::Driver {
 
   // ---- the driver ----
 
-  // Driver::bring_up(), with the link up.
+  // MachineDriver::bring_up(), with the link up.
   void bring_up();
   std::span<std::byte> memory() override { return ram; }
   std::uint32_t reg_read(std::uint32_t offset) override;
   void reg_write(std::uint32_t offset, std::uint32_t value) override;
-  void ring(std::uint32_t value) override;
-  void waits() override;
+  void ring(std::uint32_t uar, std::uint32_t value) override;
+  void let_run() override;
   void with_events(const std::function<void()>& change) override;
 
   Bytes ram = Bytes(16 << 20);

@@ -50,14 +50,14 @@ TEST_F(StepTest, AShortMessageIsDoneWithinItsDoorbell) {
   from.connect(to);
   to.connect(from);
   from.arm();
-  const unsigned before = a.raised(Adapter::kVector);
+  const unsigned before = a.raised(Adapter::kCompletionVector);
   std::ranges::fill(from.buffer(), std::byte{0x77});
   from.post(64);
   EXPECT_TRUE(from.ring());
   EXPECT_EQ(from.poll(), 1U);
   EXPECT_EQ(from.failed(), 0U);
   EXPECT_EQ(to.buffer()[63], std::byte{0x77});
-  EXPECT_EQ(a.raised(Adapter::kVector), before + 1);
+  EXPECT_EQ(a.raised(Adapter::kCompletionVector), before + 1);
   EXPECT_FALSE(a.scheduled(Host::Call::kDeliver));
 }
 
@@ -270,17 +270,17 @@ TEST_F(StepTest, NothingIsDeliveredWhereItMayNotBe) {
   from.connect(to);
   to.connect(from);
   from.arm();
-  const unsigned before = a.raised(Adapter::kVector);
+  const unsigned before = a.raised(Adapter::kCompletionVector);
   a.runner->lock();
   from.post(64);
   tern_engine_doorbell(a.engine, 0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | from.number());
   a.runner->run();
   a.runner->unlock_without_delivering();
   EXPECT_EQ(from.poll(), 1U);
-  EXPECT_EQ(a.raised(Adapter::kVector), before);
+  EXPECT_EQ(a.raised(Adapter::kCompletionVector), before);
   EXPECT_TRUE(a.scheduled(Host::Call::kDeliver));
   a.pump();
-  EXPECT_EQ(a.raised(Adapter::kVector), before + 1);
+  EXPECT_EQ(a.raised(Adapter::kCompletionVector), before + 1);
 }
 
 TEST_F(StepTest, AMachineThatStandsStillDoesNothing) {
@@ -319,24 +319,19 @@ TEST_F(StepTest, ARefusedFrameIsOfferedAgain) {
 // The peer decides when the link changes, but DMA stops with the machine and with the function.
 class LinkTest : public StepTest {
  protected:
-  LinkTest() : events_(a.alloc(kBytes)) {
-    std::memset(a.at<std::byte>(events_), 0, kBytes);
-    tern_cmd_create_eq eq{};
-    eq.pages = a.pages(events_, kBytes);
-    eq.record = a.alloc(64);
-    eq.vector = 0;
-    eq.log_size = 6;
-    eq.kind = TERN_EQ_ASYNC;
+  LinkTest() {
+    tern_cmd_create_eq eq{.pages = events_.pages(),
+                          .record = test::TestRecord<tern_eq_record>(a).address(),
+                          .log_size = 6,
+                          .kind = TERN_EQ_ASYNC};
     a.make(TERN_CMD_CREATE_EQ, eq);
     a.pump();
     (void)told();  // bring_up() changed the link
   }
   // Returns whether the queue has changed since the last call.
   bool told() {
-    const std::span now(a.at<std::byte>(events_), kBytes);
-    const bool changed = !std::ranges::equal(now, seen_);
-    seen_.assign(now.begin(), now.end());
-    return changed;
+    const auto now = events_.get<Entries>(0);
+    return std::exchange(seen_, now) != now;
   }
   void set_awake(bool awake) {
     a.runner->lock();
@@ -345,9 +340,9 @@ class LinkTest : public StepTest {
   }
 
  private:
-  static constexpr std::size_t kBytes = 64 * sizeof(tern_eqe);
-  std::uint64_t events_;
-  Bytes seen_ = Bytes(kBytes);
+  using Entries = std::array<std::byte, 64 * sizeof(tern_eqe)>;
+  test::QueueMemory events_{a, sizeof(Entries)};
+  Entries seen_{};
 };
 
 TEST_F(LinkTest, IsToldAtOnce) {
@@ -513,19 +508,7 @@ TEST_F(StepTest, FramesAreTakenInPieces) {
 // ... and by the work that they cause: a frame that a queue stores costs 64 bytes more than it has.
 TEST_F(StepTest, FramesAreTakenByTheWorkThatTheyCause) {
   constexpr std::size_t kBytes = 1024;
-  tern_cmd_create_cq cq{};
-  cq.pages = a.pages(a.alloc(4096), 4096);
-  cq.record = a.alloc(sizeof(tern_cq_record));
-  cq.eqn = TERN_NO_EQ;
-  cq.log_size = 6;
-  tern_cmd_create_eth_queue rx{};
-  rx.cqn = a.make(TERN_CMD_CREATE_CQ, cq);
-  rx.pages = a.pages(a.alloc(4096), 4096);
-  rx.record = a.alloc(sizeof(tern_eth_record));
-  rx.direction = TERN_ETH_QUEUE_RX;
-  rx.log_size = 8;
-  rx.port = 1;
-  (void)a.make(TERN_CMD_CREATE_ETH_QUEUE, rx);
+  const test::TestEthQueue queue(a, TERN_ETH_QUEUE_RX, a.create_cq(6), 8);
   const Bytes broadcast(kBytes, std::byte{0xff});
   for (int i = 0; i < 200; ++i) a.put_in_inbox(broadcast);
   a.runner->take_frames();

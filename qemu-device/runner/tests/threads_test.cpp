@@ -149,11 +149,11 @@ TEST(Worker, ItsInterruptsComeFromTheHostThread) {
   a.bring_up();
   Loopback qps(a);
   for (unsigned i = 1; i <= 50; ++i) {
-    const unsigned before = a.raised(Adapter::kVector);
+    const unsigned before = a.raised(Adapter::kCompletionVector);
     qps.from.arm();
     qps.from.post(4096, 4);
     qps.from.ring();
-    ASSERT_TRUE(wait_until([&] { return a.raised(Adapter::kVector) != before; })) << i;
+    ASSERT_TRUE(wait_until([&] { return a.raised(Adapter::kCompletionVector) != before; })) << i;
     ASSERT_TRUE(qps.from.drain());
     // An event reports one or more completions; the next arm asks for a newer one.
   }

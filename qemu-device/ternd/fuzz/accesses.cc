@@ -25,7 +25,10 @@
 #include <span>
 #include <vector>
 
-#include "testing/driver.h"
+#include "fuzz/input.h"
+#include "testing/admin_queue.h"
+#include "testing/machine.h"
+#include "tests/client.h"
 #include "tests/protocol.h"
 #include "unix_socket.h"
 #include "world.h"
@@ -34,7 +37,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxSteps = 24;
-constexpr std::uint32_t kConfig = 7;
+constexpr std::uint32_t kConfig = Client::kConfig;
 // Guest memory comes in pieces, which can go one by one.
 constexpr unsigned kPieces = 4;
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
@@ -48,41 +51,22 @@ constexpr std::uint64_t kMemory = kPieces * kPiece;
     }                                                                      \
   } while (false)
 
-class Input {
- public:
-  explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
-  [[nodiscard]] bool empty() const { return bytes_.empty(); }
-  template <class T>
-  T take() {
-    T value{};
-    const std::size_t n = std::min(sizeof(T), bytes_.size());
-    if (n != 0) std::memcpy(&value, bytes_.data(), n);
-    bytes_ = bytes_.subspan(n);
-    return value;
-  }
-  std::uint8_t byte() { return take<std::uint8_t>(); }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-};
+using fuzz::Input;
 
 // A vfio-user client in the thread of its function.
-class Hypervisor {
+class Hypervisor final : public Client {
  public:
-  explicit Hypervisor(World& world) : world_(world), socket_(connect_to(world.path())) {
-    REQUIRE(command(protocol::kVersion,
-                    protocol::version("{\"capabilities\":{\"max_msg_fds\":8}}")) == 0);
+  explicit Hypervisor(World& world) : Client(connect_to(world.path())), world_(world) {
+    REQUIRE(negotiate() == 0);
   }
 
-  // Returns the answer's error number, and its body in `answer`.
-  int command(std::uint16_t number, std::span<const std::byte> body, int fd = -1,
-              std::vector<std::byte>* answer = nullptr) {
+  int command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds,
+              std::vector<std::byte>* answer, std::vector<Descriptor>* /*files*/) override {
     if (gone_) return ECONNRESET;
-    const bool sent = send_message(socket_.get(), protocol::message(++id_, number, body),
-                                   fd < 0 ? std::span<const int>() : std::span(&fd, 1));
+    const bool sent = send_message(fd(), protocol::message(++id_, number, body), fds);
     if (sent) world_.serve();
     protocol::Header reply{};
-    const ssize_t n = sent ? recv(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) : 0;
+    const ssize_t n = sent ? recv(fd(), &reply, sizeof(reply), MSG_DONTWAIT) : 0;
     if (n == 0) {
       REQUIRE(cheats_);
       gone_ = true;
@@ -91,57 +75,32 @@ class Hypervisor {
     REQUIRE(n == sizeof(reply) && reply.id == id_ &&
             (reply.flags & protocol::kTypeMask) == protocol::kReply && reply.size >= sizeof(reply));
     std::vector<std::byte> data(reply.size - sizeof(reply));
-    REQUIRE(data.empty() || recv(socket_.get(), data.data(), data.size(), MSG_DONTWAIT) ==
+    REQUIRE(data.empty() || recv(fd(), data.data(), data.size(), MSG_DONTWAIT) ==
                                 static_cast<ssize_t>(data.size()));
     if (answer != nullptr) *answer = std::move(data);
     return (reply.flags & protocol::kError) != 0 ? static_cast<int>(reply.error) : 0;
   }
-
   int read(std::uint32_t region, std::uint64_t offset, std::span<std::byte> to) {
-    const protocol::Access access{offset, region, static_cast<std::uint32_t>(to.size())};
-    std::vector<std::byte> answer;
-    const int error = command(protocol::kRead, protocol::bytes_of(access), -1, &answer);
-    // An access of no length has an answer without a body.
-    if (error != 0 || to.empty()) return error;
-    REQUIRE(answer.size() == sizeof(access) + to.size());
-    std::ranges::copy(std::span(answer).subspan(sizeof(access)), to.begin());
-    return 0;
+    return Client::read(region, offset, to.data(), static_cast<std::uint32_t>(to.size()));
   }
   int write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> from) {
-    return command(
-        protocol::kWrite,
-        protocol::joined(protocol::Access{offset, region, static_cast<std::uint32_t>(from.size())},
-                         from));
+    return Client::write(region, offset, from.data(), static_cast<std::uint32_t>(from.size()));
   }
-  int map(std::uint64_t addr, std::uint64_t len, int fd, bool writable) {
-    const protocol::DmaMap body{
-        .flags = writable ? protocol::kReadable | protocol::kWritable : protocol::kReadable,
-        .offset = addr,
-        .addr = addr,
-        .size = len};
-    return command(protocol::kDmaMap, protocol::bytes_of(body), fd);
-  }
-  int unmap(std::uint64_t addr, std::uint64_t len) {
-    return command(protocol::kDmaUnmap,
-                   protocol::bytes_of(protocol::DmaUnmap{.addr = addr, .size = len}));
-  }
-  int reset() { return command(protocol::kReset, {}); }
   // From now on the function may end the connection: memory is shorter than it should be.
   void cheat() { cheats_ = true; }
   [[nodiscard]] bool gone() const { return gone_; }
 
  private:
   World& world_;
-  Descriptor socket_;
   std::uint16_t id_ = 0;
   bool cheats_ = false;
   bool gone_ = false;
 };
 
-class Machine final : public test::Driver {
+class Machine final : public test::MachineDriver {
  public:
   explicit Machine(World& world)
-      : Driver(1),
+      : MachineDriver(1),
         world_(world),
         hypervisor_(world),
         file_(checked(memfd_create("guest", MFD_CLOEXEC), "memory")) {
@@ -161,13 +120,14 @@ class Machine final : public test::Driver {
     return value;
   }
   void reg_write(std::uint32_t offset, std::uint32_t value) override {
-    if (offset == TERN_REG_AQ_TAIL) aq_tail_ = value;
+    if (offset == TERN_REG_AQ_TAIL) tail_ = value;
     hypervisor_.write(TERN_BAR_REGS, offset, std::as_bytes(std::span(&value, 1)));
   }
-  void ring(std::uint32_t value) override {
-    hypervisor_.write(TERN_BAR_UAR, TERN_UAR_DB, std::as_bytes(std::span(&value, 1)));
+  void ring(std::uint32_t uar, std::uint32_t value) override {
+    hypervisor_.write(TERN_BAR_UAR, (std::uint64_t{uar} << 12) + TERN_UAR_DB,
+                      std::as_bytes(std::span(&value, 1)));
   }
-  void waits() override { world_.run(); }
+  void let_run() override { world_.run(); }
 
   // A driver with two connected QPs.
   void start() {
@@ -177,7 +137,7 @@ class Machine final : public test::Driver {
     qps_[1]->connect(*qps_[0]);
   }
 
-  void step(Input& in) { (this->*kSteps[in.byte() % kSteps.size()])(in); }
+  void step(Input& in) { (this->*kSteps[in.u8() % kSteps.size()])(in); }
   [[nodiscard]] bool gone() const { return hypervisor_.gone(); }
 
   void check_config();
@@ -235,13 +195,13 @@ class Machine final : public test::Driver {
   Descriptor file_;
   std::byte* memory_ = nullptr;
   std::array<std::unique_ptr<test::Qp>, 2> qps_;
-  std::uint32_t aq_tail_ = 0;
+  std::uint32_t tail_ = 0;
   bool removed_ = false;
 };
 
 void Machine::plug() {
   for (unsigned i = 0; i < kPieces; ++i)
-    REQUIRE(hypervisor_.map(i * kPiece, kPiece, file_.get(), true) == 0);
+    REQUIRE(hypervisor_.map(i * kPiece, kPiece, file_.get(), i * kPiece) == 0);
   const std::uint16_t command = PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
   REQUIRE(hypervisor_.write(kConfig, PCI_COMMAND, std::as_bytes(std::span(&command, 1))) == 0);
 }
@@ -269,12 +229,12 @@ void Machine::expect_answer(int error, std::uint32_t region, std::uint64_t offse
   REQUIRE((error == 0) == (offset < size && count <= size - offset));
 }
 
-void Machine::write_register(Input& in) { reg_write(in.byte() * 4U, in.take<std::uint32_t>()); }
+void Machine::write_register(Input& in) { reg_write(in.u8() * 4U, in.take<std::uint32_t>()); }
 
-void Machine::read_register(Input& in) { (void)reg_read(in.byte() * 4U); }
+void Machine::read_register(Input& in) { (void)reg_read(in.u8() * 4U); }
 
 void Machine::write_doorbell(Input& in) {
-  const std::uint8_t where = in.byte();
+  const std::uint8_t where = in.u8();
   std::uint32_t value = in.take<std::uint32_t>();
   // A queue that exists, most of the time.
   if ((where & 0x80) == 0 && qps_[0])
@@ -294,7 +254,7 @@ struct Place {
   explicit Place(Input& in) {
     constexpr std::array<std::uint32_t, 8> kRegions{
         TERN_BAR_REGS, TERN_BAR_UAR, TERN_BAR_DM, kConfig, TERN_BAR_REGS, TERN_BAR_DM, 1, 8};
-    const std::uint8_t choice = in.byte();
+    const std::uint8_t choice = in.u8();
     region = kRegions[choice % 8];
     count = (choice & 0x40) != 0 ? in.take<std::uint16_t>() % 4096U : 1U << (choice >> 3) % 4;
     offset = in.take<std::uint32_t>();
@@ -338,7 +298,7 @@ void Machine::write_config(Input& in) {
   constexpr std::array<std::uint64_t, 8> kPlaces{
       PCI_COMMAND,        0x40 + PCI_PM_CTRL, 0x48 + PCI_EXP_DEVCTL, 0x84 + PCI_MSIX_FLAGS,
       PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_2, PCI_COMMAND,           0};
-  const std::uint8_t choice = in.byte();
+  const std::uint8_t choice = in.u8();
   const std::uint64_t offset =
       choice % 8 == 7 ? in.take<std::uint16_t>() % 4096U : kPlaces[choice % 8];
   const auto value = std::bit_cast<std::array<std::byte, 4>>(in.take<std::uint32_t>());
@@ -350,7 +310,7 @@ void Machine::write_config(Input& in) {
 // The driver's queues are in the first pages, those of the second QP behind the buffer of the
 // first.
 void Machine::overwrite_memory(Input& in) {
-  const std::uint8_t where = in.byte();
+  const std::uint8_t where = in.u8();
   const std::uint64_t page = where % 32 < 16 ? where % 16 : 260 + where % 16;
   const std::uint64_t offset = page * 4096 + in.take<std::uint16_t>() % 4096U;
   const auto value = std::bit_cast<std::array<std::byte, 8>>(in.take<std::uint64_t>());
@@ -359,7 +319,7 @@ void Machine::overwrite_memory(Input& in) {
 
 void Machine::post(Input& in) {
   if (!qps_[0]) return;
-  const std::uint8_t choice = in.byte();
+  const std::uint8_t choice = in.u8();
   test::Qp& qp = *qps_[choice & 1];
   qp.post(in.take<std::uint32_t>() % (2 * test::Qp::kBytes), 1 + (choice >> 1) % 8);
   if ((choice & 0x80) == 0) qp.ring();
@@ -369,19 +329,12 @@ void Machine::post(Input& in) {
 // A WRITE with bytes of its WQE changed. Its producer index is the number posted so far.
 void Machine::post_changed(Input& in) {
   if (!qps_[0]) return;
-  const std::uint8_t choice = in.byte();
+  const std::uint8_t choice = in.u8();
   test::Qp& qp = *qps_[choice & 1];
   qp.post(64);
-  // As the constructor of Qp allocates: the send queue is before its record, its CQ, its record and
-  // its buffer.
-  const auto buffer = static_cast<std::uint64_t>(qp.buffer().data() - memory_);
-  const std::uint64_t queue =
-      buffer - std::uint64_t{3} * 4096 - ((64U << test::Qp::kLogSize) + 4096U);
-  const std::uint64_t slot =
-      queue + std::uint64_t{(qp.posted() - 1) % (1U << test::Qp::kLogSize)} * 64;
   for (unsigned i = 0; i <= (choice >> 1) % 8U; ++i) {
-    const std::uint8_t at = in.byte();
-    memory_[slot + at % 64] = static_cast<std::byte>(in.byte());
+    const std::uint8_t at = in.u8();
+    qp.last_wqe()[at % 64] = static_cast<std::byte>(in.u8());
   }
   qp.ring();
 }
@@ -391,25 +344,21 @@ void Machine::post_changed(Input& in) {
 void Machine::admin(Input& in) {
   constexpr std::uint64_t kAdminQueue = 4096;
   constexpr std::uint64_t kInput = std::uint64_t{3} * 4096;
-  tern_aq_entry entry{};
-  entry.opcode = in.byte() % 0x80;
-  entry.version = TERN_CMD_VERSION;
-  const std::uint8_t lengths = in.byte();
-  entry.in_len = static_cast<std::uint16_t>(lengths % 16 * 8);
-  entry.out_len = static_cast<std::uint16_t>(lengths / 16 * 8);
-  entry.in_addr = kInput;
-  entry.out_addr = kInput + 4096;
-  for (unsigned i = 0; i < entry.in_len; ++i)
-    memory_[kInput + i] = static_cast<std::byte>(in.byte());
-  std::memcpy(memory_ + kAdminQueue + aq_tail_ % 16 * sizeof(entry), &entry, sizeof(entry));
-  reg_write(TERN_REG_AQ_TAIL, aq_tail_ + 1);
+  const std::uint16_t opcode = in.u8() % 0x80;
+  const std::size_t lengths = in.u8();
+  const tern_aq_entry entry =
+      test::admin_entry(opcode, kInput, lengths % 16 * 8, kInput + 4096, lengths / 16 * 8);
+  for (unsigned i = 0; i < entry.in_len; ++i) memory_[kInput + i] = static_cast<std::byte>(in.u8());
+  put(kAdminQueue + tail_ % (1U << kLogAdmin) * sizeof(entry), entry);
+  reg_write(TERN_REG_AQ_TAIL, tail_ + 1);
 }
 
-void Machine::unmap(Input& in) { (void)hypervisor_.unmap(in.byte() % kPieces * kPiece, kPiece); }
+void Machine::unmap(Input& in) { (void)hypervisor_.unmap(in.u8() % kPieces * kPiece, kPiece); }
 
 void Machine::map(Input& in) {
-  const std::uint8_t choice = in.byte();
-  (void)hypervisor_.map(choice % kPieces * kPiece, kPiece, file_.get(), (choice & 0x80) == 0);
+  const std::uint8_t choice = in.u8();
+  const std::uint64_t at = choice % kPieces * kPiece;
+  (void)hypervisor_.map(at, kPiece, file_.get(), at, (choice & 0x80) == 0);
 }
 
 // The file is short while the device works; the machine itself does not look at it then.
@@ -422,7 +371,7 @@ void Machine::shorten_memory(Input& in) {
 }
 
 void Machine::reset(Input& in) {
-  switch (in.byte() % 3) {
+  switch (in.u8() % 3) {
     case 0:
       (void)hypervisor_.reset();
       break;
@@ -437,19 +386,19 @@ void Machine::reset(Input& in) {
 }
 
 void Machine::pass_time(Input& in) {
-  const std::uint8_t choice = in.byte();
+  const std::uint8_t choice = in.u8();
   world_.pass(std::uint64_t{1} << choice % 36);
   world_.allow_polling((choice & 0x80) != 0);
   world_.run();
 }
 
 void Machine::change_link(Input& in) {
-  world_.set_link((in.byte() & 1) != 0);
+  world_.set_link((in.u8() & 1) != 0);
   world_.run();
 }
 
 void Machine::remove(Input& in) {
-  removed_ = (in.byte() & 1) != 0;
+  removed_ = (in.u8() & 1) != 0;
   world_.function().set_removed(removed_);
 }
 
@@ -496,7 +445,7 @@ void Machine::recover() {
 
 void play(World& world, std::span<const std::uint8_t> bytes) {
   Input in(bytes);
-  const std::uint8_t options = in.byte();
+  const std::uint8_t options = in.u8();
   {
     Machine machine(world);
     if ((options & 1) == 0) machine.start();

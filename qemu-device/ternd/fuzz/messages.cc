@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/protocol.h"
 #include "unix_socket.h"
 #include "world.h"
 
@@ -27,16 +28,6 @@ namespace {
 constexpr std::uint64_t kFileSize = std::uint64_t{256} * 1024;
 constexpr std::size_t kMessages = 24;
 constexpr std::array<std::uint16_t, 12> kCommands{2, 2, 3, 4, 5, 7, 8, 9, 10, 10, 13, 14};
-
-void send_version(int fd) {
-  constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
-  std::vector<std::uint8_t> m(16 + 4 + sizeof(kText));
-  m[2] = 1;
-  m[4] = static_cast<std::uint8_t>(m.size());
-  m[18] = 1;
-  std::memcpy(m.data() + 20, kText, sizeof(kText));
-  [[maybe_unused]] const ssize_t n = send(fd, m.data(), m.size(), MSG_NOSIGNAL);
-}
 
 // Descriptors of every kind: short and long memory, an eventfd, a pipe.
 std::vector<Descriptor> descriptors(unsigned n) {
@@ -112,7 +103,9 @@ std::span<const std::uint8_t> send_message(int fd, std::span<const std::uint8_t>
 
 void play(World& world, std::span<const std::uint8_t> input) {
   const Descriptor client = connect_to(world.path());
-  send_version(client.get());
+  const auto version = protocol::version("{\"capabilities\":{\"max_msg_fds\":8}}");
+  (void)tern::daemon::send_message(client.get(), protocol::message(0, protocol::kVersion, version),
+                                   {});
   for (std::size_t i = 0; i < kMessages && input.size() >= 2; ++i)
     input = send_message(client.get(), input);
   shutdown(client.get(), SHUT_WR);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "protocol.h"
+#include "testing/admin_queue.h"
 #include "unix_socket.h"
 
 namespace tern::daemon {
@@ -20,10 +21,13 @@ using namespace protocol;
 
 Client::Client(const std::string& path, Hook before_command)
     : socket_(connect_to(path)), before_command_(std::move(before_command)) {
-  const auto body =
-      version("{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}");
-  if (const int error = command(kVersion, body))
+  if (const int error = negotiate())
     throw std::system_error(error, std::generic_category(), "version");
+}
+
+int Client::negotiate() {
+  return command(kVersion,
+                 version("{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}"));
 }
 
 void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
@@ -79,6 +83,17 @@ int Client::write(std::uint32_t region, std::uint64_t offset, const void* from, 
                  joined(Access{offset, region, len}, {static_cast<const std::byte*>(from), len}));
 }
 
+int Client::use_queues(std::uint64_t addr) {
+  const std::uint16_t bus_master = 6;
+  const int error = write(kConfig, 4, &bus_master, sizeof(bus_master));
+  const auto set = [this](std::uint32_t reg, std::uint32_t value) {
+    (void)write(TERN_BAR_REGS, reg, &value, sizeof(value));
+  };
+  test::enable_admin_queue(addr, addr + 4096, 4, set);
+  set(TERN_REG_AQ_TAIL, 1);
+  return error;
+}
+
 int Client::reset() { return command(kReset, {}); }
 
 int Client::set_vector(unsigned vector, int fd) {
@@ -116,7 +131,7 @@ bool Client::ended() {
 // ---- a machine ----
 
 TestMachine::TestMachine(const std::string& path, unsigned id, Client::Hook before_command)
-    : Driver(id),
+    : MachineDriver(id),
       client(path, std::move(before_command)),
       file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
       event(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
@@ -126,7 +141,7 @@ TestMachine::TestMachine(const std::string& path, unsigned id, Client::Hook befo
   if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory");
   memory_ = static_cast<std::byte*>(p);
   EXPECT_EQ(client.map(0, kMemory, file.get(), 0), 0);
-  EXPECT_EQ(client.set_vector(kVector, event.get()), 0);
+  EXPECT_EQ(client.set_vector(kCompletionVector, event.get()), 0);
   set_bus_master(true);
 }
 
@@ -147,9 +162,11 @@ void TestMachine::reg_write(std::uint32_t offset, std::uint32_t value) {
   EXPECT_EQ(client.write(TERN_BAR_REGS, offset, &value, sizeof(value)), 0);
 }
 
-void TestMachine::ring(std::uint32_t value) {
+void TestMachine::ring(std::uint32_t uar, std::uint32_t value) {
   ++rung;
-  EXPECT_EQ(client.write(TERN_BAR_UAR, TERN_UAR_DB, &value, sizeof(value)), 0);
+  EXPECT_EQ(
+      client.write(TERN_BAR_UAR, (std::uint64_t{uar} << 12) + TERN_UAR_DB, &value, sizeof(value)),
+      0);
 }
 
 bool TestMachine::wait_interrupt() {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "descriptor.h"
-#include "testing/driver.h"
+#include "testing/machine.h"
 
 namespace tern::daemon {
 
@@ -25,6 +25,7 @@ class Client {
 
   // Connects and negotiates the version. Throws std::system_error.
   explicit Client(const std::string& path, Hook before_command = {});
+  virtual ~Client() = default;
 
   int map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset,
           bool writable = true);
@@ -32,6 +33,9 @@ class Client {
   int read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len);
   int write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len);
   int reset();
+  // Has the adapter read its admin queues at `addr`, whatever is there. Returns the error of making
+  // it a bus master.
+  int use_queues(std::uint64_t addr);
   // The eventfd of an MSI-X vector; -1 disables it.
   int set_vector(unsigned vector, int fd);
   // The file behind BAR4, to be mapped. Empty if there is none.
@@ -41,11 +45,17 @@ class Client {
 
   void send_raw(std::span<const std::byte> bytes, std::span<const int> fds = {});
   // Sends a command and returns the answer's error number. With `answer`, also its body.
-  int command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds = {},
-              std::vector<std::byte>* answer = nullptr, std::vector<Descriptor>* files = nullptr);
+  virtual int command(std::uint16_t number, std::span<const std::byte> body,
+                      std::span<const int> fds = {}, std::vector<std::byte>* answer = nullptr,
+                      std::vector<Descriptor>* files = nullptr);
   // Whether the server has ended the connection; waits up to 5 s.
   bool ended();
   [[nodiscard]] int fd() const { return socket_.get(); }
+
+ protected:
+  // Connected, and without a version.
+  explicit Client(Descriptor socket) : socket_(std::move(socket)) {}
+  int negotiate();
 
  private:
   Descriptor socket_;
@@ -54,7 +64,7 @@ class Client {
 };
 
 // A machine with 64 MiB of memory and an adapter. Its link comes up in the constructor.
-class TestMachine final : public test::Driver {
+class TestMachine final : public test::MachineDriver {
  public:
   static constexpr std::uint64_t kMemory = std::uint64_t{64} << 20;
 
@@ -64,7 +74,7 @@ class TestMachine final : public test::Driver {
   std::span<std::byte> memory() override { return {memory_, kMemory}; }
   std::uint32_t reg_read(std::uint32_t offset) override;
   void reg_write(std::uint32_t offset, std::uint32_t value) override;
-  void ring(std::uint32_t value) override;
+  void ring(std::uint32_t uar, std::uint32_t value) override;
 
   // Sets the bus master bit, or clears it.
   void set_bus_master(bool on);
@@ -75,7 +85,7 @@ class TestMachine final : public test::Driver {
 
   Client client;
   Descriptor file;   // the memory
-  Descriptor event;  // of kVector
+  Descriptor event;  // of kCompletionVector
 
  private:
   std::byte* memory_ = nullptr;

@@ -138,7 +138,7 @@ TEST_F(HostileTest, BlocksInAnInterruptWhenTheDaemonStops) {
   m.bring_up();
   const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
   ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
-  ASSERT_EQ(m.client.set_vector(TestMachine::kVector, full.get()), 0);
+  ASSERT_EQ(m.client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
   Qp x(m);
   Qp y(m);
   connect(x, y);
@@ -282,7 +282,7 @@ TEST_F(HostileTest, AnEventThatCannotBeRaisedBlocksNobodyElse) {
   m.bring_up();
   const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
   ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
-  ASSERT_EQ(m.client.set_vector(TestMachine::kVector, full.get()), 0);
+  ASSERT_EQ(m.client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
   Qp x(m);
   Qp y(m);
   connect(x, y);
@@ -326,7 +326,7 @@ TEST_F(HostileTest, AFrozenMachineDoesNotStopItsPeers) {
   exchange(to3, q3, 5);
   const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
   ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
-  ASSERT_EQ(m->client.set_vector(TestMachine::kVector, full.get()), 0);
+  ASSERT_EQ(m->client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
   std::thread machine([&] {
     q3.arm();
     q3.post(64);

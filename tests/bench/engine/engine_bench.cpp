@@ -254,11 +254,10 @@ tern_cmd_create_mr listed(Machine& machine, std::uint64_t pages) {
   for (std::uint64_t i = 0; i < pages; ++i) machine.host.put(list + 8 * i, le(data));
   for (std::uint64_t i = 0; i < lists; ++i)
     machine.host.put(top + 8 * i, le(list + i * FakeHost::kPage));
-  tern_cmd_create_mr cmd{};
-  cmd.access = le(kAllAccess);
-  cmd.pdn = le(machine.pd());
-  cmd.iova = le(std::uint64_t{1} << 32);
-  cmd.length = le(pages * FakeHost::kPage);
+  tern_cmd_create_mr cmd{.iova = le(std::uint64_t{1} << 32),
+                         .length = le(pages * FakeHost::kPage),
+                         .pdn = le(machine.pd()),
+                         .access = le(kAllAccess)};
   cmd.pages.page_shift = 12;
   cmd.pages.num = le(static_cast<std::uint32_t>(pages));
   cmd.pages.kind = lists > 1 ? TERN_PAGES_INDIRECT : TERN_PAGES_LIST;

@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "tests/eth_driver.h"
+#include "testing/eth_queue.h"
+#include "tests/mini_driver.h"
 
 namespace tern {
 namespace {

@@ -9,10 +9,7 @@ namespace tern::storm {
 namespace {
 
 Status modify_path(const TestQp& qp, std::uint32_t mask, const tern_qp_alt& alt) {
-  tern_cmd_modify_qp cmd{};
-  cmd.qpn = le(qp.number());
-  cmd.mask = le(mask);
-  cmd.alt = alt;
+  tern_cmd_modify_qp cmd{.qpn = le(qp.number()), .mask = le(mask), .alt = alt};
   return qp.node().command(TERN_CMD_MODIFY_QP, cmd);
 }
 

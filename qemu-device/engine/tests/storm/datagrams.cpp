@@ -12,13 +12,13 @@ void Datagrams::add(TestQp& qp, QpView& view, ReceivePool& pool, std::uint32_t p
 }
 
 void Datagrams::find(Claim claim, const End& end, const std::string& text) {
-  c_.findings.add(claim, "UD, node " + std::to_string(end.qp->node().index()) + " QP " +
+  c_.findings.add(claim, "UD, node " + std::to_string(node_of(*end.qp).index()) + " QP " +
                              std::to_string(end.qp->number()) + ": " + text);
 }
 
 Datagrams::End* Datagrams::end_of(unsigned node, std::uint32_t qpn) {
   for (const auto& end : ends_) {
-    if (end->qp->node().index() == node && end->qp->number() == qpn) return end.get();
+    if (node_of(*end->qp).index() == node && end->qp->number() == qpn) return end.get();
   }
   return nullptr;
 }
@@ -77,7 +77,7 @@ void Datagrams::arrived(const QpView& at, unsigned from_node, std::uint32_t src_
   End* const to = end_of(at.node, at.qp->number());
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const End& from = *ends_[i];
-    if (from.qp->node().index() != from_node || from.qp->number() != src_qp) continue;
+    if (node_of(*from.qp).index() != from_node || from.qp->number() != src_qp) continue;
     const std::uint64_t number = Psn(last.value() - from.qp->options().sq_psn).value();
     if (number >= from.sent.size() || ends_[from.sent[number].to].get() != to) break;
     if (whole) to->arrivals.push_back({i, number});

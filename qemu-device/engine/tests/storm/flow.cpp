@@ -66,8 +66,8 @@ ConnectedFlow::ConnectedFlow(Context& context, unsigned id, const FlowOptions& o
 std::string ConnectedFlow::describe() const {
   const QpOptions& q = o_.from->options();
   return std::string(type_name(q.type)) + " flow " + std::to_string(id_) + " (node " +
-         std::to_string(o_.from->node().index()) + " QP " + std::to_string(o_.from->number()) +
-         " to node " + std::to_string(o_.to->node().index()) + " QP " +
+         std::to_string(node_of(*o_.from).index()) + " QP " + std::to_string(o_.from->number()) +
+         " to node " + std::to_string(node_of(*o_.to).index()) + " QP " +
          std::to_string(o_.to->number()) + ", MTU " + std::to_string(mtu_) + ", retry_cnt " +
          std::to_string(q.retry_cnt) + ", rnr_retry " + std::to_string(q.rnr_retry) + ", " +
          std::to_string(next_) + " posted, " + std::to_string(completed_) + " done)";

@@ -96,10 +96,10 @@ WireWatch::~WireWatch() {
 }
 
 QpView& WireWatch::add(TestQp& qp) {
-  auto& slot = views_[qp.node().index()][qp.number()];
+  auto& slot = views_[node_of(qp).index()][qp.number()];
   slot = std::make_unique<QpView>();
   slot->qp = &qp;
-  slot->node = qp.node().index();
+  slot->node = node_of(qp).index();
   slot->mtu = 1U << qp.options().log_mtu;
   slot->first_psn = slot->una = slot->window_base = slot->end = Psn(qp.options().sq_psn);
   slot->expected = Psn(qp.options().rq_psn);

@@ -44,22 +44,6 @@ Descriptor memory(unsigned flags = 0) {
   return file;
 }
 
-// Has the adapter read and write its queues at `addr`.
-void use_queues(Client& c, std::uint64_t addr) {
-  const std::uint16_t bus_master = 6;
-  (void)c.write(Client::kConfig, 4, &bus_master, sizeof(bus_master));
-  const auto set = [&](std::uint32_t reg, std::uint32_t value) {
-    (void)c.write(TERN_BAR_REGS, reg, &value, sizeof(value));
-  };
-  set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(addr));
-  set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
-  set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(addr + 4096));
-  set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
-  set(TERN_REG_AQ_LOG_SIZE, 4);
-  set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
-  set(TERN_REG_AQ_TAIL, 1);
-}
-
 bool works(const Attacker& me) {
   Client c(me.adapter);
   std::uint32_t magic = 0;
@@ -73,7 +57,7 @@ bool map_without_rights(const Attacker& me) {
     const int fd = file.get();
     const protocol::DmaMap map{.flags = flags, .offset = 0, .addr = 0, .size = kSize};
     (void)c.command(protocol::kDmaMap, protocol::bytes_of(map), std::span(&fd, 1));
-    use_queues(c, 65536);
+    (void)c.use_queues(65536);
   }
   return true;
 }
@@ -105,7 +89,7 @@ bool truncate_memory(const Attacker& me, unsigned flags) {
   Client c(me.adapter);
   if (c.map(0, kSize, file.get(), 0) != 0) return flags != 0;
   if (ftruncate(file.get(), 0) != 0) return false;
-  use_queues(c, 65536);
+  (void)c.use_queues(65536);
   return c.ended();
 }
 

@@ -7,19 +7,19 @@
 #include <span>
 #include <vector>
 
-#include "tests/mini_driver.h"
+#include "testing/driver.h"
 
-namespace tern {
+namespace tern::test {
 
 class TestEthQueue {
  public:
-  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4,
+  TestEthQueue(Driver& driver, std::uint8_t direction, TestCq& cq, unsigned log_size = 4,
                std::uint8_t flags = 0)
-      : node_(node),
+      : driver_(driver),
         cq_(cq),
         log_size_(log_size),
-        memory_(node.host, 16U << log_size),
-        record_(node.host) {
+        memory_(driver, 16U << log_size),
+        record_(driver) {
     status_ = create(direction, flags);
   }
   [[nodiscard]] std::uint32_t number() const { return id_; }
@@ -39,15 +39,12 @@ class TestEthQueue {
 
   // Writes a descriptor; publish() makes it and earlier ones visible to the device.
   void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
-    tern_eth_txd txd{};
-    txd.addr = le(addr);
-    txd.length = le(len);
-    txd.flags = le(flags);
+    tern_eth_txd txd{.addr = le(addr), .length = le(len), .flags = le(flags)};
     memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, txd);
   }
   void publish() { store_pi(pi_); }
   void store_pi(std::uint32_t pi) { record_.put(offsetof(tern_eth_record, pi), pi); }
-  void kick() { node_.doorbell(node_.uar(), TERN_DB_CMD_ETH_TX, id_); }
+  void kick() { driver_.doorbell(driver_.uar(), TERN_DB_CMD_ETH_TX, id_); }
 
   // Posts `frame` in pieces of the given sizes; the last piece holds the rest.
   void post(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
@@ -84,14 +81,14 @@ class TestEthQueue {
   }
   // Posts a receive buffer; received() finds it by the WQE index.
   void post_buffer(std::uint32_t len = 2048) {
-    const std::uint64_t addr = node_.host.alloc(std::max(len, 1U), 64);
+    const std::uint64_t addr = driver_.alloc(std::max(len, 1U), 64);
     buffers_.push_back(addr);
     put(addr, len, 0);
     publish();
   }
   [[nodiscard]] std::vector<std::byte> received(const Wc& wc) {
     const std::uint32_t len = le(wc.byte_len);
-    const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index)), len);
+    const std::byte* const p = driver_.at(buffers_.at(le(wc.wqe_index)), len);
     return {p, p + len};
   }
   // Buffers of `size` bytes that a frame of `len` bytes takes.
@@ -105,7 +102,7 @@ class TestEthQueue {
     std::vector<std::byte> all;
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t n = std::min(size, len - i * size);
-      const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index) + 1 - count + i), n);
+      const std::byte* const p = driver_.at(buffers_.at(le(wc.wqe_index) + 1 - count + i), n);
       all.insert(all.end(), p, p + n);
     }
     return all;
@@ -113,27 +110,23 @@ class TestEthQueue {
 
  private:
   Status create(std::uint8_t direction, std::uint8_t flags) {
-    tern_cmd_create_eth_queue cmd{};
-    cmd.pages = memory_.pages();
-    cmd.record = le(record_.address());
-    cmd.port = 1;
-    cmd.cqn = le(cq_.number());
-    cmd.uar = le(node_.uar());
-    cmd.direction = direction;
-    cmd.log_size = static_cast<std::uint8_t>(log_size_);
-    cmd.flags = flags;
-    tern_rsp_object rsp{};
-    const Status st = node_.command(TERN_CMD_CREATE_ETH_QUEUE, cmd, &rsp);
-    id_ = le(rsp.id);
-    return st;
+    tern_cmd_create_eth_queue cmd{.pages = memory_.pages(),
+                                  .record = le(record_.address()),
+                                  .cqn = le(cq_.number()),
+                                  .uar = le(driver_.uar()),
+                                  .direction = direction,
+                                  .log_size = static_cast<std::uint8_t>(log_size_),
+                                  .port = 1,
+                                  .flags = flags};
+    return driver_.try_make(TERN_CMD_CREATE_ETH_QUEUE, cmd, id_);
   }
   std::uint64_t place(std::span<const std::byte> bytes) {
-    const std::uint64_t addr = node_.host.alloc(std::max<std::size_t>(bytes.size(), 1), 64);
-    if (!bytes.empty()) std::memcpy(node_.host.at(addr), bytes.data(), bytes.size());
+    const std::uint64_t addr = driver_.alloc(std::max<std::size_t>(bytes.size(), 1), 64);
+    if (!bytes.empty()) std::memcpy(driver_.at(addr, bytes.size()), bytes.data(), bytes.size());
     return addr;
   }
 
-  TestNode& node_;
+  Driver& driver_;
   TestCq& cq_;
   unsigned log_size_;
   QueueMemory memory_;
@@ -163,4 +156,4 @@ inline std::vector<std::byte> eth_frame(const Mac& dst, const Mac& src, std::siz
   return f;
 }
 
-}  // namespace tern
+}  // namespace tern::test

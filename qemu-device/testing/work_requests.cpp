@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The common work requests of mini_driver.h.
-#include "tests/mini_driver.h"
+#include "testing/work_requests.h"
 
-namespace tern {
+#include "testing/queues.h"
+
+namespace tern::test {
 
 SendWr&& SendWr::immediate(std::uint32_t v) && {
   imm = v;
@@ -87,7 +88,7 @@ SendWr reg_mr(FastMr& fast, std::uint32_t access) {
   wr.reg.iova = le(fast.mr.iova);
   wr.reg.length = le(fast.mr.length);
   wr.reg.pages = le(fast.list);
-  wr.reg.num_pages = le(static_cast<std::uint32_t>(fast.mr.length / FakeHost::kPage));
+  wr.reg.num_pages = le(static_cast<std::uint32_t>(fast.mr.length / QueueMemory::kPage));
   wr.reg.key = le(fast.mr.key);
   wr.reg.access = le(access);
   wr.reg.page_shift = 12;
@@ -106,4 +107,4 @@ SendWr datagram(const TestQp& from, const TestQp& to, std::vector<tern_sge> sges
   return wr;
 }
 
-}  // namespace tern
+}  // namespace tern::test
