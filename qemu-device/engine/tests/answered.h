@@ -32,6 +32,15 @@ class AnsweredTest : public ::testing::Test {
     qa = &x;
     qb = &y;
   }
+  // The requester refuses, and the responder notices nothing.
+  void expect_local(const SendWr& wr, std::uint8_t status) {
+    connect();
+    qa->post(wr);
+    const Wc wc = qa->wait_send();
+    EXPECT_EQ(wc.status, status) << status_name(wc.status);
+    sim.run_until_idle();
+    EXPECT_EQ(qb->query().attr.state, TERN_QPS_RTS);
+  }
   // The responder refused: both QPs are in error, and b got the event.
   void expect_refused(std::uint8_t status, std::uint16_t event) {
     const Wc wc = qa->wait_send();

@@ -108,12 +108,7 @@ TEST_F(AtomicWrite, EndOfARegionThatIsNotAligned) {
 
 TEST_F(AtomicWrite, RequesterRefuses) {
   const auto expect_local = [&](const SendWr& wr, std::uint8_t status) {
-    connect();
-    qa->post(wr);
-    const Wc wc = qa->wait_send();
-    EXPECT_EQ(wc.status, status) << status_name(wc.status);
-    sim.run_until_idle();
-    EXPECT_EQ(qb->query().attr.state, TERN_QPS_RTS);
+    AtomicWrite::expect_local(wr, status);
     EXPECT_EQ(dst.get<std::uint64_t>(0), kOld);
   };
   for (const std::uint32_t len : {0U, 1U, 4U, 7U, 9U, 16U, 4096U}) {

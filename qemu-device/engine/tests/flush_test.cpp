@@ -178,14 +178,6 @@ TEST_F(Flush, OfMemoryThatIsGone) {
 // ---- invalid requests ----
 
 TEST_F(Flush, RequesterRefuses) {
-  const auto expect_local = [&](const SendWr& wr, std::uint8_t status) {
-    connect();
-    qa->post(wr);
-    const Wc wc = qa->wait_send();
-    EXPECT_EQ(wc.status, status) << status_name(wc.status);
-    sim.run_until_idle();
-    EXPECT_EQ(qb->query().attr.state, TERN_QPS_RTS);
-  };
   for (const std::uint8_t type : std::array<std::uint8_t, 5>{0, 4, 5, 8, 0x80}) {
     expect_local(flush(dst, 0, 8, type), TERN_CQE_LOC_QP_OP_ERR);
   }

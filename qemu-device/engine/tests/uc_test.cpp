@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "tests/mini_driver.h"
+#include "tests/path_test.h"
 
 namespace tern {
 namespace {
@@ -21,46 +21,12 @@ QpOptions uc(QpOptions options = {}) {
 
 // ---- every path ----
 
-struct Path {
-  bool loopback;
-  unsigned log_mtu;
-  std::uint16_t gid_index;
-};
-
-std::string name_of(const ::testing::TestParamInfo<Path>& info) {
-  constexpr std::array gids = {"Ipv6", "Ipv4", "Ipv4Vlan", "Ipv6Vlan"};
-  return std::string(info.param.loopback ? "Inside" : "Wire") + gids.at(info.param.gid_index) +
-         "Mtu" + std::to_string(1U << info.param.log_mtu);
-}
-
-class UcOps : public ::testing::TestWithParam<Path> {
+class UcOps : public PathTest {
  protected:
-  Sim sim;
-  TestNode a{sim};
-  TestNode other{sim};
-  TestNode& b = GetParam().loopback ? a : other;
-  std::pair<TestQp&, TestQp&> qps =
-      rc_pair(a, b, uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
-  TestQp& qa = qps.first;
-  TestQp& qb = qps.second;
-  TestMr& src = a.reg(kRegion);
-  TestMr& dst = b.reg(kRegion);
-  std::uint32_t mtu = 1U << GetParam().log_mtu;
-
-  void SetUp() override { src.fill(1); }
+  UcOps() : PathTest(TERN_QPT_UC, kRegion) {}
   void TearDown() override {
-    sim.run_until_idle();
-    for (TestQp* const qp : {&qa, &qb}) {
-      EXPECT_FALSE(qp->send_cq().poll());
-      EXPECT_FALSE(qp->recv_cq().poll());
-      EXPECT_EQ(qp->query().attr.state, TERN_QPS_RTS);
-    }
-    for (TestNode* const n : {&a, &other}) {
-      EXPECT_TRUE(n->async_events().empty());
-      EXPECT_EQ(n->counter(TERN_CNT_OUT_OF_SEQUENCE), 0U);
-      EXPECT_EQ(n->counter(TERN_CNT_RX_MALFORMED), 0U);
-    }
-    EXPECT_EQ(sim.stats.sent > 0, !GetParam().loopback);
+    PathTest::TearDown();
+    for (TestQp* const qp : {&qa, &qb}) EXPECT_EQ(qp->query().attr.state, TERN_QPS_RTS);
   }
   [[nodiscard]] std::vector<std::uint32_t> sizes() const {
     return {0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2 * mtu - 3, 2 * mtu, 3 * mtu + 5, 12 * mtu + 1};
@@ -500,11 +466,8 @@ TEST_F(Uc, LongMessagesDoNotHoldShortOnes) {
 
 TEST_F(Uc, AttributesOfEachTransition) {
   TestQp& qp = a.create_qp(uc());
-  tern_qp_attr attr{};
-  attr.av = qp.av_to(qb);
-  attr.port = 1;
-  attr.path_mtu = 10;
-  attr.dest_qpn = le(qb.number());
+  tern_qp_attr attr{
+      .av = qp.av_to(qb), .dest_qpn = le(qb.number()), .path_mtu = 10, .port = 1};
   const auto go = [&](std::uint8_t state, std::uint32_t mask) {
     attr.state = state;
     return qp.modify(attr, mask | TERN_QPA_STATE);

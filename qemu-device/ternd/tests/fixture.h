@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "client.h"
@@ -95,6 +96,21 @@ struct AdapterFixture : testing::Test {
   Parts parts;
   Switch& fabric = parts.fabric();
   std::deque<TestMachine> machines;
+};
+
+// Machines on adapters 1 and 2 with connected QPs.
+struct PairFixture : AdapterFixture {
+  explicit PairFixture(unsigned adapters) {
+    make(adapters);
+    a = &attach(1);
+    b = &attach(2);
+    qa = std::make_unique<test::Qp>(*a);
+    qb = std::make_unique<test::Qp>(*b);
+    connect(*qa, *qb);
+  }
+  TestMachine* a = nullptr;
+  TestMachine* b = nullptr;
+  std::unique_ptr<test::Qp> qa, qb;
 };
 
 }  // namespace tern::daemon

@@ -34,15 +34,8 @@ std::vector<std::byte> message(std::uint16_t command, std::uint32_t size, std::s
 }
 
 // Two machines that exchange data on adapters 1 and 2; adapter 3 is for the hostile one.
-struct HostileTest : AdapterFixture {
-  HostileTest() {
-    make(3);
-    a = &attach(1);
-    b = &attach(2);
-    qa = std::make_unique<Qp>(*a);
-    qb = std::make_unique<Qp>(*b);
-    connect(*qa, *qb);
-  }
+struct HostileTest : PairFixture {
+  HostileTest() : PairFixture(3) {}
   void others_work() {
     exchange(*qa, *qb, ++seed);
     EXPECT_TRUE(attached(1));
@@ -50,27 +43,8 @@ struct HostileTest : AdapterFixture {
   }
   void adapter_works() { expect_usable(3); }
 
-  TestMachine* a = nullptr;
-  TestMachine* b = nullptr;
-  std::unique_ptr<Qp> qa, qb;
   unsigned seed = 0;
 };
-
-// Has the adapter read its admin queue at `addr`.
-void read_queue(Client& c, std::uint64_t addr) {
-  const std::uint16_t bus_master = 6;
-  EXPECT_EQ(c.write(Client::kConfig, 4, &bus_master, sizeof(bus_master)), 0);
-  const auto set = [&](std::uint32_t reg, std::uint32_t value) {
-    (void)c.write(TERN_BAR_REGS, reg, &value, sizeof(value));
-  };
-  set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(addr));
-  set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
-  set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(addr + 4096));
-  set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
-  set(TERN_REG_AQ_LOG_SIZE, 4);
-  set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
-  set(TERN_REG_AQ_TAIL, 1);
-}
 
 TEST_F(HostileTest, MemoryThatMayNotBeRead) {
   for (const std::uint32_t flags : {0U, protocol::kWritable}) {
@@ -81,7 +55,7 @@ TEST_F(HostileTest, MemoryThatMayNotBeRead) {
     const int fd = file.get();
     const protocol::DmaMap map{.flags = flags, .offset = 0, .addr = 0, .size = 1 << 20};
     EXPECT_EQ(c.command(protocol::kDmaMap, protocol::bytes_of(map), std::span(&fd, 1)), 0);
-    read_queue(c, 65536);
+    EXPECT_EQ(c.use_queues(65536), 0);
     EXPECT_TRUE(wait_until([&] {
       std::uint32_t status = 0;
       return c.read(TERN_BAR_REGS, TERN_REG_STATUS, &status, sizeof(status)) != 0 ||
@@ -107,7 +81,7 @@ TEST_F(HostileTest, MemoryThatIsGone) {
       continue;  // the host has no pool of huge pages
     }
     ASSERT_EQ(ftruncate(file.get(), 0), 0);
-    read_queue(c, 65536);
+    EXPECT_EQ(c.use_queues(65536), 0);
     EXPECT_TRUE(c.ended());
     others_work();
     ASSERT_TRUE(wait_until([&] { return !attached(3); }));
@@ -133,23 +107,32 @@ TEST_F(HostileTest, SaysNothingWhenTheDaemonStops) {
   EXPECT_TRUE(adapter(3).stop());
 }
 
+// A machine whose adapter waits in an interrupt: a blocking eventfd whose counter is full.
+struct BlockedMachine {
+  explicit BlockedMachine(const std::string& path) : m(path, 3) {
+    m.bring_up();
+    EXPECT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
+    EXPECT_EQ(m.client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
+    Qp& x = qps.emplace_back(m);
+    AdapterFixture::connect(x, qps.emplace_back(m));
+    thread = std::thread([&x] {
+      x.arm();
+      x.post(64);
+      x.ring();
+    });
+  }
+  ~BlockedMachine() { thread.join(); }
+
+  TestMachine m;
+  Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
+  std::deque<Qp> qps;
+  std::thread thread;
+};
+
 TEST_F(HostileTest, BlocksInAnInterruptWhenTheDaemonStops) {
-  TestMachine m(path(3), 3);
-  m.bring_up();
-  const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
-  ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
-  ASSERT_EQ(m.client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
-  Qp x(m);
-  Qp y(m);
-  connect(x, y);
-  std::thread machine([&] {
-    x.arm();
-    x.post(64);
-    x.ring();
-  });
+  const BlockedMachine m(path(3));
   others_work();
   EXPECT_TRUE(adapter(3).stop()) << "its thread waits in write()";
-  machine.join();
 }
 
 TEST_F(HostileTest, GarbageInsteadOfAVersion) {
@@ -277,24 +260,11 @@ TEST_F(HostileTest, InterruptsOutsideTheirRange) {
 }
 
 TEST_F(HostileTest, AnEventThatCannotBeRaisedBlocksNobodyElse) {
-  // A blocking eventfd whose counter is full, as an interrupt of a machine that others send to.
-  TestMachine m(path(3), 3);
-  m.bring_up();
-  const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
-  ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
-  ASSERT_EQ(m.client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
-  Qp x(m);
-  Qp y(m);
-  connect(x, y);
-  std::thread machine([&] {
-    x.arm();
-    x.post(64);
-    x.ring();
-  });
+  // As an interrupt of a machine that others send to.
+  const BlockedMachine m(path(3));
   others_work();
   eventfd_t value;
-  EXPECT_EQ(eventfd_read(full.get(), &value), 0);  // lets the adapter's thread go
-  machine.join();
+  EXPECT_EQ(eventfd_read(m.full.get(), &value), 0);  // lets the adapter's thread go
 }
 
 TEST_F(HostileTest, AHypervisorThatReadsNoAnswers) {

@@ -28,14 +28,8 @@ constexpr unsigned kVictim = 3;
 constexpr unsigned kPeer = 4;
 
 // Machines on adapters 1 and 2 exchange data all the time; that on adapter kVictim is killed.
-struct KillTest : AdapterFixture {
-  KillTest() {
-    make(4);
-    a = &attach(1);
-    b = &attach(2);
-    qa = std::make_unique<Qp>(*a);
-    qb = std::make_unique<Qp>(*b);
-    connect(*qa, *qb);
+struct KillTest : PairFixture {
+  KillTest() : PairFixture(4) {
     others = std::thread([this] {
       for (unsigned seed = 0; !stop && !HasFatalFailure(); ++seed, ++rounds) {
         exchange(*qa, *qb, seed);
@@ -82,9 +76,6 @@ struct KillTest : AdapterFixture {
     EXPECT_TRUE(attached(2));
   }
 
-  TestMachine* a = nullptr;
-  TestMachine* b = nullptr;
-  std::unique_ptr<Qp> qa, qb;
   std::atomic<unsigned> rounds = 0;
   std::atomic<bool> stop = false;
   std::thread others;

@@ -23,15 +23,8 @@ using test::Qp;
 using test::wait_until;
 using testing::HasSubstr;
 
-struct PartsTest : AdapterFixture {
-  PartsTest() {
-    make(2);
-    a = &attach(1);
-    b = &attach(2);
-    qa = std::make_unique<Qp>(*a);
-    qb = std::make_unique<Qp>(*b);
-    connect(*qa, *qb);
-  }
+struct PartsTest : PairFixture {
+  PartsTest() : PairFixture(2) {}
   Adapter& add(unsigned id) {
     Adapter& adapter =
         parts.add(parse_adapter(path(id) + ",mac=52:54:00:77:00:0" + std::to_string(id)));
@@ -39,10 +32,6 @@ struct PartsTest : AdapterFixture {
     return adapter;
   }
   void remove(unsigned id) { parts.remove(parts.adapter(std::to_string(id))); }
-
-  TestMachine* a = nullptr;
-  TestMachine* b = nullptr;
-  std::unique_ptr<Qp> qa, qb;
 };
 
 TEST_F(PartsTest, AnAdapterComesAndGoesUnderTraffic) {
