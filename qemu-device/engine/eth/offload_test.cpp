@@ -8,17 +8,12 @@
 #include <string_view>
 
 #include "eth/sample_frames.h"
+#include "testing/known_bytes.h"
 
 namespace tern::eth {
 namespace {
 
-Bytes from_hex(std::string_view text) {
-  Bytes bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(text.substr(i, 2)), nullptr, 16)));
-  }
-  return bytes;
-}
+using test::from_hex;
 
 Bytes draw_bytes(std::mt19937& random, std::size_t size) {
   Bytes bytes(size);
@@ -207,11 +202,11 @@ TEST(CheckTest, InsideOfVxlan) {
 }
 
 tern_eth_offload offload(const SampleFrame& f, std::size_t mss) {
-  tern_eth_offload ops{};
-  ops.csum_start = le(static_cast<std::uint16_t>(f.l4()));
-  ops.mss = le(static_cast<std::uint16_t>(mss));
-  ops.header_len = le(static_cast<std::uint16_t>(f.headers()));
-  ops.ops = le(static_cast<std::uint16_t>(TERN_ETH_OP_TSO | (f.udp() ? TERN_ETH_OP_USO : 0)));
+  tern_eth_offload ops{
+      .csum_start = le(static_cast<std::uint16_t>(f.l4())),
+      .mss = le(static_cast<std::uint16_t>(mss)),
+      .header_len = le(static_cast<std::uint16_t>(f.headers())),
+      .ops = le(static_cast<std::uint16_t>(TERN_ETH_OP_TSO | (f.udp() ? TERN_ETH_OP_USO : 0)))};
   return ops;
 }
 
@@ -234,53 +229,9 @@ std::vector<Bytes> cut(const SampleFrame& f, const Bytes& frame, std::size_t mss
 }
 
 TEST(SegmenterTest, KnownBytes) {
-  // The identification and the sequence number wrap; CWR is for the first segment, FIN and PSH for
-  // the last.
-  const Bytes frame = from_hex(
-      "525400770002525400770001"
-      "0800"
-      "45000033ffff40004006"
-      "0000"
-      "0a000001"
-      "0a000002"
-      "12345678"
-      "fffffffe"
-      "0a0b0c0d"
-      "5099"
-      "2000"
-      "1428"
-      "0000"
-      "6162636465666768696a6b");
-  const auto frames = cut(SampleFrame{}, frame, 8);
+  const auto frames = cut(SampleFrame{}, from_hex(test::kTcpPacket), 8);
   ASSERT_EQ(frames.size(), 2U);
-  EXPECT_EQ(frames[0], from_hex("525400770002525400770001"
-                                "0800"
-                                "45000030ffff40004006"
-                                "26c6"
-                                "0a000001"
-                                "0a000002"
-                                "12345678"
-                                "fffffffe"
-                                "0a0b0c0d"
-                                "5090"
-                                "2000"
-                                "6af1"
-                                "0000"
-                                "6162636465666768"));
-  EXPECT_EQ(frames[1], from_hex("525400770002525400770001"
-                                "0800"
-                                "4500002b000040004006"
-                                "26cb"
-                                "0a000001"
-                                "0a000002"
-                                "12345678"
-                                "00000006"
-                                "0a0b0c0d"
-                                "5019"
-                                "2000"
-                                "2891"
-                                "0000"
-                                "696a6b"));
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(frames[i], from_hex(test::kTcpSegments[i]));
 }
 
 // Compares the segments of a frame with the whole, as a receiver sees both.

@@ -8,20 +8,14 @@
 #include <random>
 #include <string_view>
 
+#include "testing/known_bytes.h"
 #include "tests/fake_host.h"
 #include "tests/packet_samples.h"
 
 namespace tern {
 namespace {
 
-std::vector<std::byte> from_hex(std::string_view hex) {
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::vector<std::byte> v;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    v.push_back(static_cast<std::byte>(digit(hex[i]) * 16 + digit(hex[i + 1])));
-  }
-  return v;
-}
+using test::from_hex;
 
 class CodecTest : public ::testing::Test {
  protected:

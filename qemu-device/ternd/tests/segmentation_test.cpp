@@ -8,8 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "eth/sample_frames.h"
 #include "frame.h"
 #include "segmentation.h"
+#include "testing/known_bytes.h"
 
 namespace tern::daemon {
 namespace {
@@ -17,22 +19,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Kind = Unfinished::Kind;
 
-Bytes from_hex(std::string_view text) {
-  Bytes bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(text.substr(i, 2)), nullptr, 16)));
-  }
-  return bytes;
-}
-
-// RFC 1071, word by word.
-unsigned reference_sum(std::span<const std::byte> bytes, unsigned sum = 0) {
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    sum += std::to_integer<unsigned>(bytes[i]) << (i % 2 == 0 ? 8 : 0);
-    sum = (sum & 0xffff) + (sum >> 16);
-  }
-  return sum;
-}
+using eth::plain_sum;
+using test::from_hex;
 
 // A packet as a stack leaves it, with the pseudo header's sum in the checksum field.
 struct Packet {
@@ -55,8 +43,8 @@ struct Packet {
   }
   // The sum of the pseudo header of `bytes` of TCP or UDP.
   [[nodiscard]] unsigned pseudo(std::span<const std::byte> frame, std::size_t bytes) const {
-    return reference_sum(v4 ? frame.subspan(ip() + 12, 8) : frame.subspan(ip() + 8, 32),
-                         protocol() + static_cast<unsigned>(bytes));
+    return plain_sum(v4 ? frame.subspan(ip() + 12, 8) : frame.subspan(ip() + 8, 32),
+                     protocol() + static_cast<unsigned>(bytes));
   }
 
   [[nodiscard]] Bytes make() const {
@@ -107,8 +95,8 @@ struct Packet {
 
   // Whether a receiver takes the checksums of a finished frame.
   [[nodiscard]] bool valid(std::span<const std::byte> frame) const {
-    if (v4 && reference_sum(frame.subspan(ip(), 20 + options)) != 0xffff) return false;
-    return reference_sum(frame.subspan(l4()), pseudo(frame, frame.size() - l4())) == 0xffff;
+    if (v4 && plain_sum(frame.subspan(ip(), 20 + options)) != 0xffff) return false;
+    return plain_sum(frame.subspan(l4()), pseudo(frame, frame.size() - l4())) == 0xffff;
   }
 };
 
@@ -125,53 +113,9 @@ std::vector<Bytes> cut(Bytes packet, const Unfinished& what) {
 }
 
 TEST(SegmentationTest, KnownBytes) {
-  // 11 bytes in segments of 8. The identification and the sequence number wrap; CWR is for the
-  // first segment, PSH and FIN for the last.
-  const Bytes packet = from_hex(
-      "525400770002525400770001"
-      "0800"
-      "45000033ffff40004006"
-      "0000"
-      "0a000001"
-      "0a000002"
-      "12345678"
-      "fffffffe"
-      "0a0b0c0d"
-      "5099"
-      "2000"
-      "1428"
-      "0000"
-      "6162636465666768696a6b");
-  const auto frames = cut(packet, {Kind::kTcp4, true, 34, 16, 8});
+  const auto frames = cut(from_hex(test::kTcpPacket), {Kind::kTcp4, true, 34, 16, 8});
   ASSERT_EQ(frames.size(), 2U);
-  EXPECT_EQ(frames[0], from_hex("525400770002525400770001"
-                                "0800"
-                                "45000030ffff40004006"
-                                "26c6"
-                                "0a000001"
-                                "0a000002"
-                                "12345678"
-                                "fffffffe"
-                                "0a0b0c0d"
-                                "5090"
-                                "2000"
-                                "6af1"
-                                "0000"
-                                "6162636465666768"));
-  EXPECT_EQ(frames[1], from_hex("525400770002525400770001"
-                                "0800"
-                                "4500002b000040004006"
-                                "26cb"
-                                "0a000001"
-                                "0a000002"
-                                "12345678"
-                                "00000006"
-                                "0a0b0c0d"
-                                "5019"
-                                "2000"
-                                "2891"
-                                "0000"
-                                "696a6b"));
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(frames[i], from_hex(test::kTcpSegments[i]));
 }
 
 // Every kind of packet in segments of many sizes, compared with the whole.
@@ -253,7 +197,7 @@ TEST(SegmentationTest, CompletesChecksums) {
         // The IPv4 header's checksum is the stack's own.
         if (v4)
           put16(whole, p.ip() + 10,
-                static_cast<std::uint16_t>(~reference_sum(std::span(whole).subspan(p.ip(), 20))));
+                static_cast<std::uint16_t>(~plain_sum(std::span(whole).subspan(p.ip(), 20))));
         Unfinished what = p.what(0);
         what.kind = Kind::kWhole;
         const auto frames = cut(whole, what);
