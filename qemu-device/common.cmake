@@ -8,6 +8,6 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 set(TERN_WARNINGS -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Werror)
-# Tests use macros of GoogleTest that the stricter warnings object to, and name only the members that
-# are not zero.
+# Tests use macros of GoogleTest that the stricter warnings object to, and name only members that are
+# not zero.
 set(TERN_TEST_WARNINGS -Wall -Wextra -Wno-missing-field-initializers -Wconversion -Wshadow -Werror)

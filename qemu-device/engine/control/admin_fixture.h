@@ -13,13 +13,12 @@
 namespace tern {
 
 inline Config admin_test_config() {
-  Config c;
-  c.mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
-  c.uar_bar_size = 16 * 4096;
-  c.max_qp = 8;
-  c.max_cq = 40;
-  c.max_mr = 16;
-  c.num_vectors = 4;
+  Config c{.uar_bar_size = 16 * 4096,
+           .max_qp = 8,
+           .max_cq = 40,
+           .max_mr = 16,
+           .num_vectors = 4,
+           .mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56}};
   return c;
 }
 

@@ -30,17 +30,16 @@ tern_pages direct(std::uint64_t addr) {
 // ---- the device ----
 
 void World::plug(bool capture) {
-  Config config;
-  config.uar_bar_size = kUarBytes;
-  config.max_qp = 24;
-  config.max_cq = 24;
-  config.max_mr = 24;
-  config.max_mw = 24;
-  config.num_vectors = 4;
-  config.max_mtu = 9000;
-  config.mac = kMac;
-  config.capture = capture;
-  config.dm = host.dm();
+  Config config{.dm = host.dm(),
+                .uar_bar_size = kUarBytes,
+                .max_qp = 24,
+                .max_cq = 24,
+                .max_mr = 24,
+                .max_mw = 24,
+                .num_vectors = 4,
+                .max_mtu = 9000,
+                .mac = kMac,
+                .capture = capture};
   host.restart();
   device = std::make_unique<Device>(host, config);
   device->lane.allow_polling(0);

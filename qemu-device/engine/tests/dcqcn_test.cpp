@@ -22,9 +22,7 @@ class Incast {
       : receiver(sim, options(params)), port(sim, receiver.index(), red) {
     sim.wire.bits_per_ns = kRate;
     sim.wire.latency = 1'000;
-    RegOptions aliased;
-    aliased.alias = 1 << 16;
-    aliased.page_shift = 16;
+    RegOptions aliased{.alias = 1 << 16, .page_shift = 16};
     to = &receiver.reg(kMessage, aliased);
     for (unsigned i = 0; i < senders; ++i) {
       TestNode& node = nodes.emplace_back(sim, options(params));
@@ -59,9 +57,7 @@ class Incast {
   }
 
   static NodeOptions options(const CongestionParams& params) {
-    NodeOptions o;
-    o.link_speed = static_cast<std::uint32_t>(kRate * 1'000);
-    o.congestion = params;
+    NodeOptions o{.link_speed = static_cast<std::uint32_t>(kRate * 1'000), .congestion = params};
     return o;
   }
 

@@ -50,9 +50,7 @@ class Fairness : public ::testing::TestWithParam<Param> {
     sim.turn_time = std::max(500U, budget / 8);
     sim.wire.latency = 200;
     sim.wire.bits_per_ns = 400;
-    RegOptions aliased;
-    aliased.alias = 1 << 16;
-    aliased.page_shift = 16;
+    RegOptions aliased{.alias = 1 << 16, .page_shift = 16};
     TestMr& ours = a.reg(kMessage, aliased);
     TestMr& theirs = b.reg(kMessage, aliased);
     const auto len = static_cast<std::uint32_t>(kMessage);
@@ -166,9 +164,7 @@ TEST(FairShare, ByBytesWhateverTheBudget) {
     sim.wire.bits_per_ns = 400;  // the device is the bottleneck
     TestNode a(sim);
     TestNode b(sim);
-    RegOptions aliased;
-    aliased.alias = 1 << 16;
-    aliased.page_shift = 16;
+    RegOptions aliased{.alias = 1 << 16, .page_shift = 16};
     TestMr& ours = a.reg(kMessage, aliased);
     TestMr& theirs = b.reg(kMessage, aliased);
     const auto len = static_cast<std::uint32_t>(kMessage);

@@ -9,20 +9,19 @@ namespace tern {
 namespace {
 
 Config config_of(const NodeOptions& options, unsigned id, bool captured) {
-  Config c;
-  c.max_qp = options.max_qp;
-  c.link_speed = options.link_speed;
-  c.congestion = options.congestion;
-  c.max_mr = options.max_mr;
-  c.max_mw = options.max_mw;
-  c.max_tags = options.max_tags;
-  c.max_pages = options.max_pages;
-  c.mw_type_2a = options.mw_type_2a;
-  c.doorbell_cost = options.doorbell_cost;
-  c.max_mtu = 9000;
-  c.mac = {
-      0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id)};
-  c.capture = options.capture || captured;
+  Config c{.max_qp = options.max_qp,
+           .max_mr = options.max_mr,
+           .max_mw = options.max_mw,
+           .max_tags = options.max_tags,
+           .max_pages = options.max_pages,
+           .max_mtu = 9000,
+           .link_speed = options.link_speed,
+           .mac = {0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8),
+                   static_cast<std::uint8_t>(id)},
+           .mw_type_2a = options.mw_type_2a,
+           .congestion = options.congestion,
+           .doorbell_cost = options.doorbell_cost,
+           .capture = options.capture || captured};
   return c;
 }
 

@@ -227,9 +227,7 @@ TEST_F(RcSystem, TwoGibibytesAndNotOneByteMore) {
   constexpr std::uint64_t kMax = std::uint64_t{1} << 31;
   const auto [qa, qb] = rc_pair(a, b, {.log_mtu = 12});
   (void)qb;
-  RegOptions aliased;
-  aliased.alias = 1 << 20;
-  aliased.page_shift = 20;
+  RegOptions aliased{.alias = 1 << 20, .page_shift = 20};
   TestMr& src = a.reg(kMax, aliased);
   TestMr& dst = b.reg(kMax, aliased);
   src.fill(6);

@@ -54,9 +54,7 @@ class TagTest : public ::testing::Test {
     srq =
         &b.create_srq({.log_size = 6, .cq = cq, .tags = options.tags, .log_ops = options.log_ops});
     ASSERT_EQ(srq->created(), TERN_ST_OK);
-    QpOptions qp;
-    qp.min_rnr_timer = 14;
-    qp.max_rd_atomic = options.max_rd_atomic;
+    QpOptions qp{.max_rd_atomic = options.max_rd_atomic, .min_rnr_timer = 14};
     for (unsigned i = 0; i < options.pairs; ++i) {
       QpOptions mine = qp;
       mine.srq = srq;
@@ -74,12 +72,11 @@ class TagTest : public ::testing::Test {
   // Adds a tag for `len` bytes at `at` of dst; recv_wr_id and handle are `id`. Returns its CQE.
   Wc add(std::uint64_t tag, std::uint64_t id, std::uint32_t at = 0, std::uint32_t len = 4096,
          std::uint32_t unexpected = 0, bool sync = false) {
-    TagOp op;
-    op.tag = tag;
-    op.handle = static_cast<std::uint32_t>(id);
-    op.recv_wr_id = id;
-    op.wr_id = 500 + id;
-    op.unexpected = unexpected;
+    TagOp op{.handle = static_cast<std::uint32_t>(id),
+             .wr_id = 500 + id,
+             .recv_wr_id = id,
+             .tag = tag,
+             .unexpected = unexpected};
     if (sync) op.flags |= TERN_TM_F_SYNC;
     if (len != 0) op.sges = {dst.sge(at, len)};
     srq->post_op(op);

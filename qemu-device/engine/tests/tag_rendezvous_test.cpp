@@ -134,9 +134,7 @@ TEST_F(TagTest, ManyRendezvousOnOneConnection) {
 
 TEST_F(TagTest, ARequestMayArriveBeforeTheQpSends) {
   make();
-  QpOptions mine;
-  mine.srq = srq;
-  mine.flags = TERN_QP_F_NO_SQ;
+  QpOptions mine{.srq = srq, .flags = TERN_QP_F_NO_SQ};
   TestQp& x = a.create_qp();
   TestQp& y = b.create_qp(mine);
   x.connect(y);
@@ -189,10 +187,7 @@ TEST_F(TagTest, ALocalKeyIsCheckedToo) {
 TEST_F(TagTest, AFinMessageThatFailsIsAnEventOfTheQp) {
   make();
   // The peer has no receive WQE.
-  QpOptions mine;
-  mine.srq = srq;
-  mine.flags = TERN_QP_F_NO_SQ;
-  mine.rnr_retry = 0;
+  QpOptions mine{.srq = srq, .flags = TERN_QP_F_NO_SQ, .rnr_retry = 0};
   TestQp& x = a.create_qp();
   TestQp& y = b.create_qp(mine);
   x.connect(y);

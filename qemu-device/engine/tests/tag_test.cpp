@@ -387,9 +387,7 @@ TEST_F(TagTest, TagsCountAgainstTheBudget) {
 TEST_F(TagTest, OnlyReliableConnectionsMatchTags) {
   make();
   for (const unsigned type : {TERN_QPT_UC, TERN_QPT_UD}) {
-    QpOptions qp;
-    qp.type = static_cast<std::uint8_t>(type);
-    qp.srq = srq;
+    QpOptions qp{.srq = srq, .type = static_cast<std::uint8_t>(type)};
     EXPECT_EQ(TestQp(b, qp).created(), TERN_ST_BAD_PARAM);
   }
 }

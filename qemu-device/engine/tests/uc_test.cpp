@@ -441,9 +441,7 @@ TEST_F(Uc, LongMessagesDoNotHoldShortOnes) {
   constexpr std::uint64_t kLong = 64 << 20;
   const auto [x, y] = rc_pair(a, b, uc({.log_mtu = 12}));
   (void)y;
-  RegOptions aliased;
-  aliased.alias = 1 << 20;
-  aliased.page_shift = 20;
+  RegOptions aliased{.alias = 1 << 20, .page_shift = 20};
   TestMr& from = a.reg(kLong, aliased);
   TestMr& to = b.reg(kLong, aliased);
   from.fill(6);
@@ -466,8 +464,7 @@ TEST_F(Uc, LongMessagesDoNotHoldShortOnes) {
 
 TEST_F(Uc, AttributesOfEachTransition) {
   TestQp& qp = a.create_qp(uc());
-  tern_qp_attr attr{
-      .av = qp.av_to(qb), .dest_qpn = le(qb.number()), .path_mtu = 10, .port = 1};
+  tern_qp_attr attr{.av = qp.av_to(qb), .dest_qpn = le(qb.number()), .path_mtu = 10, .port = 1};
   const auto go = [&](std::uint8_t state, std::uint32_t mask) {
     attr.state = state;
     return qp.modify(attr, mask | TERN_QPA_STATE);

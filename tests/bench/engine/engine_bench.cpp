@@ -33,22 +33,17 @@ constexpr std::uint32_t kBudget = 64 * 1024;
 constexpr std::size_t kWqe = sizeof(tern_sq_hdr) + sizeof(tern_rdma_seg) + sizeof(tern_sge);
 
 NodeOptions node_options() {
-  NodeOptions o;
-  o.mtu = 4200;
-  o.max_qp = 3 * 8192;
-  o.max_mr = 2 << 20;
-  o.bring_up = false;
+  NodeOptions o{.mtu = 4200, .max_qp = 3 * 8192, .max_mr = 2 << 20, .bring_up = false};
   return o;
 }
 
 QpOptions qp_options(TestCq* cq) {
-  QpOptions o;
-  o.log_sq_size = kLogSq;
-  o.log_sq_stride = 7;
-  o.log_rq_size = kLogSq;
-  o.log_rq_stride = 6;
-  o.log_mtu = kLogMtu;
-  o.gid_index = 1;
+  QpOptions o{.log_sq_size = kLogSq,
+              .log_sq_stride = 7,
+              .log_rq_size = kLogSq,
+              .log_rq_stride = 6,
+              .log_mtu = kLogMtu,
+              .gid_index = 1};
   o.send_cq = o.recv_cq = cq;
   return o;
 }
