@@ -40,7 +40,7 @@ class TestEthQueue {
   // Writes a descriptor; publish() makes it and earlier ones visible to the device.
   void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
     tern_eth_txd txd{.addr = le(addr), .length = le(len), .flags = le(flags)};
-    memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, txd);
+    memory_.put(next_slot(), txd);
   }
   void publish() { store_pi(pi_); }
   void store_pi(std::uint32_t pi) { record_.put(offsetof(tern_eth_record, pi), pi); }
@@ -72,7 +72,7 @@ class TestEthQueue {
     entry.vlan = le(std::uint16_t{offload.vlan});
     entry.ops = le(std::uint16_t{offload.ops});
     entry.flags = le(static_cast<std::uint16_t>(TERN_ETH_F_OFFLOAD | offload.flags));
-    memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, entry);
+    memory_.put(next_slot(), entry);
   }
   void send(const tern_eth_offload& offload, std::span<const std::byte> frame,
             std::span<const std::size_t> cuts = {}) {
@@ -109,6 +109,7 @@ class TestEthQueue {
   }
 
  private:
+  std::uint64_t next_slot() { return std::uint64_t{pi_++ & ((1U << log_size_) - 1)} * 16; }
   Status create(std::uint8_t direction, std::uint8_t flags) {
     tern_cmd_create_eth_queue cmd{.pages = memory_.pages(),
                                   .record = le(record_.address()),

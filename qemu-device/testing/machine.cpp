@@ -83,16 +83,23 @@ bool Qp::arm() {
 
 // ---- an Ethernet queue ----
 
+namespace {
+
+constexpr std::uint64_t kFrames = 256;
+constexpr std::uint64_t kFrameBytes = 4096;
+
+}  // namespace
+
 EthernetQueue::EthernetQueue(Driver& driver)
     : driver_(driver),
       cq_(driver, 8, nullptr, TERN_CQ_F_IGNORE_OVERRUN),
       queue_(driver, TERN_ETH_QUEUE_TX, cq_, 8),
-      frames_(driver.alloc(256 * 4096)) {}
+      frames_(driver.alloc(kFrames * kFrameBytes)) {}
 
 void EthernetQueue::send(unsigned frames, std::uint32_t len) {
   for (unsigned i = 0; i < frames; ++i) {
     const std::uint32_t number = queue_.posted();
-    const std::uint64_t data = frames_ + number % 256 * 4096;
+    const std::uint64_t data = frames_ + number % kFrames * kFrameBytes;
     std::memset(driver_.at(data, len), static_cast<int>(number & 0xff), len);
     *driver_.at(data, 1) = std::byte{0x52};  // unicast
     queue_.put(data, len, TERN_ETH_F_EOP);

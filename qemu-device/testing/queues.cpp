@@ -393,7 +393,7 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   }
 }
 
-void TestQp::post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id) {
+void TestQp::post_recv(const std::vector<tern_sge>& sges, std::uint64_t wr_id) {
   std::vector<std::byte> slot;
   tern_rq_hdr hdr{.num_sge = static_cast<std::uint8_t>(sges.size()), .wr_id = le(wr_id)};
   append(slot, hdr);
@@ -481,7 +481,7 @@ void TestSrq::post_op(const TagOp& op, bool ring) {
 
 void TestSrq::store_pi(std::uint32_t pi) { record_.put(offsetof(tern_srq_record, pi), pi); }
 
-void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
+void TestSrq::post(const std::vector<tern_sge>& sges, std::uint64_t wr_id) {
   EXPECT_GT(free(), 0U) << "the SRQ is full";
   std::vector<std::byte> wqe;
   tern_rq_hdr hdr{.num_sge = static_cast<std::uint8_t>(sges.size()), .wr_id = le(wr_id)};

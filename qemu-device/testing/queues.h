@@ -145,7 +145,7 @@ class TestQp {
   // The same without publishing it.
   void put(const SendWr& wr);
   [[nodiscard]] bool polled() const { return (record_status() & TERN_QP_ST_SQ_POLLED) != 0; }
-  void post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
+  void post_recv(const std::vector<tern_sge>& sges, std::uint64_t wr_id = 0);
   void ring(std::uint32_t command = TERN_DB_CMD_SQ);
   [[nodiscard]] std::uint32_t sq_free() const {
     return (1U << options_.log_sq_size) - (sq_pi_ - sq_done_);
@@ -210,7 +210,7 @@ struct TagOp {
   std::uint64_t tag = 0;
   std::uint64_t mask = ~std::uint64_t{0};
   std::uint32_t unexpected = 0;
-  std::vector<tern_sge> sges{};
+  std::vector<tern_sge> sges;
 };
 
 class TestSrq {
@@ -219,7 +219,7 @@ class TestSrq {
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
   [[nodiscard]] Status created() const { return status_; }
 
-  void post(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
+  void post(const std::vector<tern_sge>& sges, std::uint64_t wr_id = 0);
   // Free slots, and WQEs taken by the device according to the record.
   [[nodiscard]] std::uint32_t free() const { return (1U << options_.log_size) - (pi_ - taken()); }
   [[nodiscard]] std::uint32_t taken() const;

@@ -12,7 +12,7 @@ namespace tern::test {
 
 struct SendWr {
   std::uint8_t opcode = TERN_WR_SEND;
-  std::vector<tern_sge> sges{};
+  std::vector<tern_sge> sges;
   std::uint64_t wr_id = 0;
   std::uint8_t flags = TERN_WQE_F_SIGNALED;
   std::uint64_t raddr = 0;
@@ -21,14 +21,14 @@ struct SendWr {
   std::uint32_t xrc_srqn = 0;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
-  tern_flush_seg flush{};                // FLUSH: type, level and length, in host byte order
-  std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
-  std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
-  tern_reg_seg reg{};                    // REG_MR; as in the WQE
-  tern_bind_seg bind{};                  // BIND_MW; as in the WQE
-  tern_ud_seg ud{};                      // UD QPs; in host byte order
-  tern_eth_offload eth{};                // raw QPs; as in the WQE
-  std::vector<std::byte> headers{};      // ... that segment
+  tern_flush_seg flush{};              // FLUSH: type, level and length, in host byte order
+  std::vector<std::byte> inline_data;  // with TERN_WQE_F_INLINE
+  std::uint32_t inv_rkey = 0;          // SEND_WITH_INV, LOCAL_INV
+  tern_reg_seg reg{};                  // REG_MR; as in the WQE
+  tern_bind_seg bind{};                // BIND_MW; as in the WQE
+  tern_ud_seg ud{};                    // UD QPs; in host byte order
+  tern_eth_offload eth{};              // raw QPs; as in the WQE
+  std::vector<std::byte> headers;      // ... that segment
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
