@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "runner.h"
+#include "end.h"
+#include "program.h"
 #include "tcp.h"
-#include "verbs.h"
 
 namespace guest {
 namespace {
@@ -81,23 +81,21 @@ struct Peer {
 };
 
 // One end of the connection, and the steps that both ends make together.
-class End {
+class Half {
  public:
-  End(const Device& dev, const Socket& socket)
+  Half(const Device& dev, const Socket& socket)
       : dev_(dev),
         socket_(socket),
-        memory_(dev.pd(), kBytes + 4096, kAllAccess),
-        cq_(create_cq(dev, 512)) {
-    ibv_qp_cap cap{.max_send_wr = 64,
-                   .max_recv_wr = 256,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
-    qp_ = create_rc_qp(dev, cq_.get(), cq_.get(), cap);
+        cq_(create_cq(dev, 512)),
+        end_(dev, {.memory = kBytes + 4096,
+                   .recv_wr = 256,
+                   .psn = 7,
+                   .send_cq = cq_.get(),
+                   .recv_cq = cq_.get()}) {
     const ibv_gid_entry first = wait_gid(dev, kFirst);
-    const Peer self{.qpn = qp_->qp_num,
-                    .rkey = memory_.rkey(),
-                    .address = memory_.address(),
+    const Peer self{.qpn = qp()->qp_num,
+                    .rkey = memory().rkey(),
+                    .address = memory().address(),
                     .first = first.gid,
                     .second = wait_gid(dev, kSecond).gid};
     socket_.write(&self, sizeof(self));
@@ -105,16 +103,16 @@ class End {
     self_ = self;
     // About 1 s each for the first transmission and one retry.
     how_ = {.mtu = IBV_MTU_1024, .timeout = 16, .retry_cnt = 1};
-    require_err(to_init(qp_.get(), how_), 0, "INIT");
+    require_err(to_init(qp(), how_), 0, "INIT");
     require_err(to_rtr_by(first), 0, "RTR");
-    require_err(to_rts(qp_.get(), how_, 7), 0, "RTS");
+    require_err(to_rts(qp(), how_, 7), 0, "RTS");
     sync();
   }
 
-  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+  [[nodiscard]] ibv_qp* qp() const { return end_.qp(); }
   [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
   [[nodiscard]] const Device& dev() const { return dev_; }
-  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] const Memory& memory() const { return end_.memory(); }
   [[nodiscard]] const Peer& self() const { return self_; }
   [[nodiscard]] const Peer& peer() const { return peer_; }
 
@@ -139,19 +137,19 @@ class End {
     attr.alt_port_num = 1;
     attr.alt_timeout = kAltTimeout;
     attr.path_mig_state = IBV_MIG_REARM;
-    return ibv_modify_qp(qp_.get(), &attr, IBV_QP_ALT_PATH | more);
+    return ibv_modify_qp(qp(), &attr, IBV_QP_ALT_PATH | more);
   }
   [[nodiscard]] int request(ibv_mig_state state) const {
     ibv_qp_attr attr{};
     attr.path_mig_state = state;
-    return ibv_modify_qp(qp_.get(), &attr, IBV_QP_PATH_MIG_STATE);
+    return ibv_modify_qp(qp(), &attr, IBV_QP_PATH_MIG_STATE);
   }
   [[nodiscard]] ibv_qp_attr query() const {
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
     constexpr int kMask =
         IBV_QP_STATE | IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_TIMEOUT;
-    require_err(ibv_query_qp(qp_.get(), &attr, kMask, &init), 0, "ibv_query_qp");
+    require_err(ibv_query_qp(qp(), &attr, kMask, &init), 0, "ibv_query_qp");
     return attr;
   }
   void require_path(const std::string& prefix) const {
@@ -182,22 +180,21 @@ class End {
   void transfer(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; i++) {
       const std::uint32_t at = (rounds_ % 16) * 4096;
-      fill(memory_.bytes().subspan(at, 4096), rounds_);
+      fill(memory().bytes().subspan(at, 4096), rounds_);
       Send write{.opcode = IBV_WR_RDMA_WRITE,
-                 .sges = {memory_.sge(at, 4096)},
+                 .sges = {memory().sge(at, 4096)},
                  .raddr = peer_.address + at,
                  .rkey = peer_.rkey};
-      Send message{.opcode = IBV_WR_SEND_WITH_IMM, .sges = {memory_.sge(at, 64)}, .imm = rounds_};
+      Send message{.opcode = IBV_WR_SEND_WITH_IMM, .sges = {memory().sge(at, 64)}, .imm = rounds_};
       Send add{.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-               .sges = {memory_.sge(kWord + 8, 8)},
+               .sges = {memory().sge(kWord + 8, 8)},
                .raddr = peer_.address + kWord,
                .rkey = peer_.rkey,
                .compare_add = 1};
-      for (const Send& s : {write, message, add})
-        require_err(post(qp_.get(), Api::kPost, s), 0, "post");
+      for (const Send& s : {write, message, add}) require_err(post(qp(), Api::kPost, s), 0, "post");
       for (const ibv_wc& wc : poll(cq_.get(), 3, kSoon)) require_status(wc, 0, IBV_WC_SUCCESS);
-      require(memory_.load64(kWord + 8) == rounds_, "FETCH_ADD returned {}, not {}",
-              memory_.load64(kWord + 8), rounds_);
+      require(memory().load64(kWord + 8) == rounds_, "FETCH_ADD returned {}, not {}",
+              memory().load64(kWord + 8), rounds_);
       rounds_++;
     }
   }
@@ -209,28 +206,24 @@ class End {
               "message {}: status {}, number {}", rounds_, static_cast<int>(wc.status),
               ntohl(wc.imm_data));
       // The bytes stay until 16 more rounds, which need receives that are not posted yet.
-      const auto wrong = mismatch(memory_.bytes().subspan((rounds_ % 16) * 4096, 4096), rounds_);
+      const auto wrong = mismatch(memory().bytes().subspan((rounds_ % 16) * 4096, 4096), rounds_);
       require(!wrong, "byte {} of round {}", wrong.value_or(0), rounds_);
       rounds_++;
       post_receive();
     }
   }
-  void post_receive() {
-    const ibv_sge sge = memory_.sge(kWord + 64, 64);
-    require_err(post_recv(qp_.get(), 0, {&sge, 1}), 0, "post_recv");
-  }
+  void post_receive() { end_.recv(0, {kWord + 64, 64}); }
 
  private:
   int to_rtr_by(const ibv_gid_entry& entry) {
     const Device primary("tern0", static_cast<int>(entry.gid_index));
-    return to_rtr(qp_.get(), primary, how_, {.qpn = peer_.qpn, .psn = 7, .gid = peer_.first});
+    return to_rtr(qp(), primary, how_, {.qpn = peer_.qpn, .psn = 7, .gid = peer_.first});
   }
 
   const Device& dev_;
   const Socket& socket_;
-  Memory memory_;
   CqPtr cq_;
-  QpPtr qp_;
+  End end_;
   Connection how_;
   Peer self_;
   Peer peer_;
@@ -242,7 +235,7 @@ constexpr std::uint32_t kWindow = 8;  // receives of the server
 // ---- both ends of each test ----
 
 // The client alone.
-void refusals(End& end) {
+void refusals(Half& end) {
   require((end.dev().attr().device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) != 0, "no capability");
   require_err(end.request(IBV_MIG_MIGRATED), 0, "MIGRATED");
   require_err(end.request(IBV_MIG_REARM), EINVAL, "REARM without a path");
@@ -266,7 +259,7 @@ void refusals(End& end) {
   require(attr.alt_port_num == 0 && attr.path_mig_state == IBV_MIG_MIGRATED, "something changed");
 }
 
-void queries(End& end) {
+void queries(Half& end) {
   require_err(end.load(kSecond), 0, "load");
   const ibv_qp_attr attr = end.query();
   require(attr.alt_port_num == 1 && attr.alt_timeout == kAltTimeout && attr.alt_pkey_index == 0 &&
@@ -278,7 +271,7 @@ void queries(End& end) {
 }
 
 // The server's first address goes while the client sends; both ends go to the second path.
-void path_dies(End& end, bool client) {
+void path_dies(Half& end, bool client) {
   end.arm(kSecond, client);
   if (client) {
     end.transfer(kMessages / 2);
@@ -298,7 +291,7 @@ void path_dies(End& end, bool client) {
 }
 
 // Back to the first path at the request of one end.
-void on_request(End& end, bool client, bool server_asks, const char* to) {
+void on_request(Half& end, bool client, bool server_asks, const char* to) {
   end.arm(to, client);
   if (client != server_asks) require_err(end.request(IBV_MIG_MIGRATED), 0, "MIGRATED");
   end.sync();
@@ -313,7 +306,7 @@ void on_request(End& end, bool client, bool server_asks, const char* to) {
 }
 
 // The address of the client's alternate path is gone when the server's address goes.
-void no_way_out(End& end, bool client) {
+void no_way_out(Half& end, bool client) {
   end.arm(kSecond, client);
   if (client) {
     change_address("del", end.self().second);
@@ -336,14 +329,14 @@ void no_way_out(End& end, bool client) {
   end.sync();
 }
 
-bool run(const Socket& socket, bool client) {
+void run(const Socket& socket, bool client) {
   const Device dev("tern0", -1);
-  End end(dev, socket);
+  Half end(dev, socket);
   if (!client) {
     for (std::uint32_t i = 0; i < kWindow; i++) end.post_receive();
   }
   end.sync();
-  std::vector<Named> tests;
+  std::vector<Test> tests;
   if (client) tests = {{"refusals", [&] { refusals(end); }}, {"queries", [&] { queries(end); }}};
   tests.insert(tests.end(),
                {{"path-dies", [&] { path_dies(end, client); }},
@@ -351,28 +344,23 @@ bool run(const Socket& socket, bool client) {
                 {"requested-by-the-server", [&] { on_request(end, client, true, kSecond); }},
                 {"back-again", [&] { on_request(end, client, false, kFirst); }},
                 {"no-way-out", [&] { no_way_out(end, client); }}});
-  return run_named(client ? "apm" : "apm-server", tests, {});
+  run_tests(tests);
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string host;
-  std::string port = "18520";
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "c:p:s")) != -1) {
-    if (c == 'c') host = optarg;
-    if (c == 'p') port = optarg;
-    if (c == '?') return 2;
-  }
-  try {
-    if (!host.empty()) return guest::run(guest::tcp_connect(host, port), true) ? 0 : 1;
-    const guest::Socket listener = guest::tcp_listen(port);
-    const guest::Socket client = listener.accept();
-    return guest::run(client, false) ? 0 : 1;
-  } catch (const std::exception& e) {
-    std::printf("not ok setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(
+      argc, argv,
+      {.group = "apm",
+       .port = "18520",
+       .run = [](const CommandLine& line) { run(tcp_connect(line.host, line.port), true); },
+       .serve =
+           [](const CommandLine& line) {
+             set_group("apm-server");
+             const Socket listener = tcp_listen(line.port);
+             run(listener.accept(), false);
+           }});
 }

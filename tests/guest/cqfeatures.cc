@@ -19,18 +19,19 @@
 #include <ctime>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
-#include "runner.h"
-#include "verbs.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 namespace {
 
-constexpr int kSoon = 20000;          // ms; an expected event must arrive within this time
-constexpr int kNever = 150;           // ms; no event may arrive within this time
-constexpr std::uint32_t kDepth = 64;  // requests outstanding at most
+constexpr int kSoon = 20000;  // ms; an expected event must arrive within this time
+constexpr int kNever = 150;   // ms; no event may arrive within this time
+constexpr std::uint32_t kDepth = EndSpec{}.send_wr;  // requests outstanding at most
 constexpr std::uint64_t kNsPerUs = 1000;
 constexpr std::uint64_t kNsPerMs = 1000000;
 constexpr std::uint64_t kNsPerSecond = 1000000000;
@@ -61,8 +62,7 @@ struct CqSpec {
 // A QP that writes to its twin, with a channel and a CQ of its own for its send completions.
 class Rig {
  public:
-  explicit Rig(const Device& dev, const CqSpec& spec = {})
-      : dev_(dev), memory_(dev.pd(), 4096, kAllAccess), quiet_cq_(create_cq(dev, 8)) {
+  explicit Rig(const Device& dev, const CqSpec& spec = {}) : dev_(dev) {
     channel_.reset(ibv_create_comp_channel(dev.context()));
     ibv_cq_init_attr_ex attr{};
     attr.cqe = spec.entries;
@@ -73,38 +73,22 @@ class Rig {
     cq_ex_ = ibv_create_cq_ex(dev.context(), &attr);
     if (cq_ex_ == nullptr) fail_errno("ibv_create_cq_ex");
     cq_.reset(ibv_cq_ex_to_cq(cq_ex_));
-    ibv_qp_cap cap{.max_send_wr = kDepth,
-                   .max_recv_wr = 4,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
-    ibv_qp_cap twin_cap = cap;
-    qp_ = create_rc_qp(dev, cq_.get(), quiet_cq_.get(), cap);
-    twin_ = create_rc_qp(dev, quiet_cq_.get(), quiet_cq_.get(), twin_cap);
-    const Connection how{.mtu = dev.active_mtu()};
-    const Endpoint here{.qpn = qp_->qp_num, .psn = 1, .gid = dev.gid()};
-    const Endpoint there{.qpn = twin_->qp_num, .psn = 2, .gid = dev.gid()};
-    connect(twin_.get(), dev, how, there, here);
-    connect(qp_.get(), dev, how, here, there);
+    PairOptions options;
+    options.local.send_cq = cq_.get();
+    pair_.emplace(dev, options);
   }
 
   [[nodiscard]] const Device& dev() const { return dev_; }
   [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
   [[nodiscard]] ibv_cq_ex* cq_ex() const { return cq_ex_; }
-  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
-  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] ibv_qp* qp() const { return pair_->local.qp(); }
+  [[nodiscard]] const Memory& memory() const { return pair_->local.memory(); }
+  [[nodiscard]] const Memory& there() const { return pair_->remote.end().memory(); }
 
-  // Writes the first 8 bytes of the memory to offset 2048. wr_id counts up from 0.
+  // Writes the first 8 bytes of the memory. wr_id counts up from 0.
   void write(unsigned count = 1) {
     for (; count > 0; count--) {
-      Send send;
-      send.opcode = IBV_WR_RDMA_WRITE;
-      send.sges = {memory_.sge(0, 8)};
-      send.raddr = memory_.address(2048);
-      send.rkey = memory_.rkey();
-      send.wr_id = posted_++;
-      const int err = post(qp_.get(), Api::kPost, send);
-      require(err == 0, "post {}: {}", posted_ - 1, errno_name(err));
+      pair_->post(pair_->request(IBV_WR_RDMA_WRITE, 8, 0, 0, posted_++));
     }
   }
   // Checks that the completions are the next ones in order.
@@ -127,13 +111,10 @@ class Rig {
 
  private:
   const Device& dev_;
-  Memory memory_;
   ChannelPtr channel_;
-  CqPtr quiet_cq_;
   ibv_cq_ex* cq_ex_ = nullptr;
   CqPtr cq_;
-  QpPtr twin_;
-  QpPtr qp_;
+  std::optional<Pair> pair_;
   std::uint64_t posted_ = 0;
   std::uint64_t taken_ = 0;
 };
@@ -146,7 +127,7 @@ void settle(Rig& rig) {
   rig.memory().store64(0, 0x7e57 + rig.posted());
   rig.write();
   const std::uint64_t mark = rig.memory().load64(0);
-  for (int ms = 0; rig.memory().load64(2048) != mark; ms++) {
+  for (int ms = 0; rig.there().load64(0) != mark; ms++) {
     require(ms < kSoon, "a write has not arrived");
     sleep_ms(1);
   }
@@ -667,31 +648,13 @@ constexpr Entry kTests[] = {
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string device = "tern0";
-  int gid_index = -1;
-  for (int c; (c = getopt(argc, argv, "d:g:")) != -1;) {
-    if (c == 'd') {
-      device = optarg;
-    } else if (c == 'g') {
-      gid_index = std::atoi(optarg);
-    } else {
-      std::fprintf(stderr, "usage: cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]\n");
-      return 2;
-    }
-  }
-  try {
-    const guest::Device dev(device, gid_index);
-    std::vector<guest::Named> tests;
-    for (const guest::Entry& e : guest::kTests) {
-      tests.push_back({e.name, [&dev, run = e.run] { run(dev); }});
-    }
-    const std::span patterns(argv + optind, static_cast<std::size_t>(argc - optind));
-    return guest::run_named("cqfeatures", tests,
-                            std::vector<const char*>(patterns.begin(), patterns.end()))
-               ? 0
-               : 1;
-  } catch (const std::exception& e) {
-    std::printf("not ok cqfeatures/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv, {.group = "cqfeatures", .run = [](const CommandLine& line) {
+                                    const Device dev(line.device, line.gid_index);
+                                    std::vector<Test> tests;
+                                    for (const Entry& e : kTests) {
+                                      tests.push_back({e.name, [&dev, run = e.run] { run(dev); }});
+                                    }
+                                    run_tests(tests);
+                                  }});
 }

@@ -16,13 +16,13 @@
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "program.h"
 #include "verbs.h"
 
 namespace guest {
@@ -30,7 +30,6 @@ namespace {
 
 constexpr int kTimeout = 5000;  // ms
 constexpr std::uint16_t kPort = 18520;
-constexpr unsigned kLimit = 60;  // seconds
 
 void check(int result, const char* what) {
   if (result != 0) {
@@ -248,51 +247,17 @@ void another_vendor(const Device& dev) {
   require(taken == 0, "the server has {:#x}", taken);
 }
 
-bool run(const char* name, const Device& dev, void (*body)(const Device&)) {
-  std::string why;
-  ::alarm(kLimit);
-  try {
-    body(dev);
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  ::alarm(0);
-  why += take_destroy_errors();
-  std::printf("%sok %s%s%s\n", why.empty() ? "" : "not ", name, why.empty() ? "" : " - ",
-              why.c_str());
-  std::fflush(stdout);
-  return why.empty();
-}
-
-int run_all(const std::string& device, int gid_index) {
-  const Device dev(device, gid_index);
-  bool good = run("both_ends", dev, both_ends);
-  good = run("unknown_options", dev, unknown_options) && good;
-  good = run("no_options", dev, no_options) && good;
-  good = run("another_vendor", dev, another_vendor) && good;
-  return good ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string device = "tern0";
-  int gid_index = -1;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:")) != -1) {
-    if (c == 'd') {
-      device = optarg;
-    } else if (c == 'g') {
-      gid_index = std::atoi(optarg);
-    } else {
-      return 2;
-    }
-  }
-  try {
-    return guest::run_all(device, gid_index);
-  } catch (const std::exception& e) {
-    std::printf("not ok setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv, {.limit = 60, .run = [](const CommandLine& line) {
+                                    const Device dev(line.device, line.gid_index);
+                                    run_tests(std::vector<Test>{
+                                        {"both_ends", [&dev] { both_ends(dev); }},
+                                        {"unknown_options", [&dev] { unknown_options(dev); }},
+                                        {"no_options", [&dev] { no_options(dev); }},
+                                        {"another_vendor", [&dev] { another_vendor(dev); }}});
+                                  }});
 }

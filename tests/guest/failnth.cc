@@ -37,7 +37,7 @@
 #include <vector>
 
 #include "counts.h"
-#include "runner.h"
+#include "program.h"
 #include "verbs.h"
 
 namespace guest {
@@ -436,7 +436,7 @@ void run(const Op& op, const Faults& faults, const std::string& device, int only
   const int without = op.act();
   require(without == 0, "it fails without a fault: {}", errno_name(without));
   op.after(0);
-  const killer::Counts counts = killer::read_counts(device);
+  const Counts counts = read_counts(device);
   int failed = 0;
   int n = only != 0 ? only : 1;
   for (bool more = true; more; n++) {
@@ -451,7 +451,7 @@ void run(const Op& op, const Faults& faults, const std::string& device, int only
     require(n < kMost, "no end");
     more = more && only == 0;
   }
-  const std::string left = killer::difference(counts, killer::read_counts(device));
+  const std::string left = difference(counts, read_counts(device));
   require(left.empty(), "left behind: {}", left);
   // A destroy that only closes a file has no fault point.
   require(only != 0 || n > 2 || op.name.starts_with("destroy-"), "nothing was made to fail");
@@ -462,32 +462,18 @@ void run(const Op& op, const Faults& faults, const std::string& device, int only
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string device = "tern0";
-  int only = 0;
-  for (int c; (c = getopt(argc, argv, "d:n:")) != -1;) {
-    if (c == 'd') {
-      device = optarg;
-    } else if (c == 'n') {
-      only = std::atoi(optarg);
-    } else {
-      std::fprintf(stderr, "usage: failnth [-d DEV] [-n N] [PATTERN...]\n");
-      return 2;
-    }
-  }
-  try {
-    const guest::Faults faults;
-    guest::Bench bench(device);
-    std::vector<guest::Named> tests;
-    for (const guest::Op& op : bench.ops()) {
-      tests.push_back({op.name, [&, op] { guest::run(op, faults, device, only); }});
-    }
-    const std::span patterns(argv + optind, static_cast<std::size_t>(argc - optind));
-    return guest::run_named("failnth", tests,
-                            std::vector<const char*>(patterns.begin(), patterns.end()))
-               ? 0
-               : 1;
-  } catch (const std::exception& e) {
-    std::printf("not ok failnth/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  unsigned only = 0;
+  return run_program(
+      argc, argv,
+      {.group = "failnth", .options = {{"n", &only}}, .run = [&only](const CommandLine& line) {
+         const Faults faults;
+         Bench bench(line.device);
+         std::vector<Test> tests;
+         for (const Op& op : bench.ops()) {
+           tests.push_back(
+               {op.name, [&, op] { guest::run(op, faults, line.device, static_cast<int>(only)); }});
+         }
+         run_tests(tests);
+       }});
 }

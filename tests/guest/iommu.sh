@@ -34,5 +34,5 @@ elsewhere() {
 }
 check translated translated
 check queue-at-another-address elsewhere
-rcverify || failed=1
+part rcverify || failed=1
 exit "$failed"

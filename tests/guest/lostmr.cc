@@ -8,7 +8,7 @@
 // windows are bound only under a kernel built from the series, in which tern_ib is no out-of-tree
 // module.
 //
-// usage: lostmr [device]; prints ok / not ok lines. Needs root.
+// usage: lostmr [-d DEV]. Needs root.
 //
 // Test: lostmr
 // Tier: quick, 600 s
@@ -42,18 +42,17 @@
 #include <thread>
 
 #include "counts.h"
+#include "lab.h"
+#include "program.h"
 #include "uverbs.h"
 #include "verbs.h"
 
+namespace guest {
 namespace {
-
-using guest::fail;
-using guest::fail_errno;
-using guest::require;
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLength = 3 * kPage;  // no other region has this length
-constexpr int kAccess = guest::kAllAccess | IBV_ACCESS_MW_BIND;
+constexpr int kAccess = kAllAccess | IBV_ACCESS_MW_BIND;
 
 std::string device = "tern0";
 
@@ -108,32 +107,24 @@ class Trap {
 
 // Returns the key of the region of kLength bytes: "... rkey 0x100 lkey 0x100 mrlen 12288 ..."
 std::uint32_t find_key() {
-  FILE* pipe = popen("rdma resource show mr", "r");
-  require(pipe != nullptr, "cannot run rdma");
-  char line[512];
+  std::istringstream words(shell("rdma resource show mr"));
+  std::uint32_t key = 0;
   std::uint32_t found = 0;
-  while (std::fgets(line, sizeof(line), pipe) != nullptr) {
-    std::istringstream words(line);
-    std::string word;
-    std::uint32_t key = 0;
-    std::size_t length = 0;
-    while (words >> word) {
-      if (word == "lkey") words >> std::hex >> key >> std::dec;
-      if (word == "mrlen") words >> length;
-    }
-    if (length == kLength) found = key;
+  std::size_t length = 0;
+  for (std::string word; words >> word;) {
+    if (word == "lkey") words >> std::hex >> key >> std::dec;
+    if (word == "mrlen" && words >> length && length == kLength) found = key;
   }
-  pclose(pipe);
   require(found != 0, "rdma resource does not show the region");
   return found;
 }
 
 // A QP connected to itself, and a window to bind, in a PD of their own.
 struct Binder {
-  explicit Binder(const guest::Device& dev) : cq(guest::create_cq(dev, 16)) {
+  explicit Binder(const Device& dev) : cq(create_cq(dev, 16)) {
     pd.reset(ibv_alloc_pd(dev.context()));
     require(pd != nullptr, "no PD");
-    guest::QpSpec spec;
+    QpSpec spec;
     spec.pd = pd.get();
     spec.send_cq = spec.recv_cq = cq.get();
     spec.cap = {.max_send_wr = 8,
@@ -141,15 +132,15 @@ struct Binder {
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = 0};
-    qp = guest::try_create_qp(dev, spec);
+    qp = try_create_qp(dev, spec);
     mw.reset(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2));
     require(qp != nullptr && mw != nullptr, "no QP or no window");
-    const guest::Endpoint self{.qpn = qp->qp_num, .psn = 0, .gid = dev.gid()};
-    guest::connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+    const Endpoint self{.qpn = qp->qp_num, .psn = 0, .gid = dev.gid()};
+    connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
   }
 
   void bind(ibv_mr& mr) {
-    guest::Send send;
+    Send send;
     send.opcode = IBV_WR_BIND_MW;
     send.mw = mw.get();
     send.bind_rkey = ibv_inc_rkey(mw->rkey);
@@ -157,14 +148,14 @@ struct Binder {
                  .addr = reinterpret_cast<std::uint64_t>(mr.addr),
                  .length = kLength,
                  .mw_access_flags = IBV_ACCESS_REMOTE_READ};
-    guest::require_err(guest::post(qp.get(), guest::Api::kPost, send), 0, "post");
-    guest::require_status(guest::poll(cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
+    require_err(post(qp.get(), Api::kPost, send), 0, "post");
+    require_status(poll(cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
   }
 
-  guest::CqPtr cq;
-  guest::PdPtr pd;
-  guest::QpPtr qp;
-  guest::MwPtr mw;
+  CqPtr cq;
+  PdPtr pd;
+  QpPtr qp;
+  MwPtr mw;
 };
 
 // Registers a region, with the response at `to`. Returns an errno.
@@ -191,7 +182,7 @@ int reg_mr(const Binder& binder, void* memory, void* to) {
 
 int reg_dm_mr(const Binder& binder, const ibv_dm* dm, void* to) {
   std::uint32_t rkey = 0;
-  badudata::Method m{.object = UVERBS_OBJECT_MR, .method = UVERBS_METHOD_DM_MR_REG};
+  uverbs::Method m{.object = UVERBS_OBJECT_MR, .method = UVERBS_METHOD_DM_MR_REG};
   m.handle(UVERBS_ATTR_REG_DM_MR_HANDLE, 0);
   m.value(UVERBS_ATTR_REG_DM_MR_OFFSET, 8, 0);
   m.value(UVERBS_ATTR_REG_DM_MR_LENGTH, 8, kLength);
@@ -200,20 +191,20 @@ int reg_dm_mr(const Binder& binder, const ibv_dm* dm, void* to) {
   m.handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle);
   m.out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, 4, to);
   m.out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, 4, &rkey);
-  return badudata::call(binder.pd->context->cmd_fd, m);
+  return uverbs::call(binder.pd->context->cmd_fd, m);
 }
 
-std::int64_t count(const char* name) { return killer::read_counts(device).at(name); }
+std::int64_t count(const char* name) { return read_counts(device).at(name); }
 
 // Waits for these counts; the kernel frees objects a moment later.
-void require_counts(const killer::Counts& wanted) {
-  killer::Counts now;
+void require_counts(const Counts& wanted) {
+  Counts now;
   for (int i = 0; i < 500; ++i) {
-    now = killer::read_counts(device);
+    now = read_counts(device);
     if (now == wanted) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  fail("{}", killer::difference(wanted, now));
+  fail("{}", difference(wanted, now));
 }
 
 // Makes one registration fail late, after binding a window to the region if `bound`.
@@ -243,28 +234,18 @@ void lose(Binder& binder, const Register& reg, void* address, bool bound) {
   }
   trap.spring();
   caller.join();
-  guest::require_err(err, EFAULT, "registration");
+  require_err(err, EFAULT, "registration");
 }
 
 // The region and its PD stay even after its windows are gone, until the file is closed.
 void end(Binder& binder) {
-  guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a window");
+  require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a window");
   binder.qp.reset();
   binder.mw.reset();
   binder.cq.reset();
-  require(guest::take_destroy_errors().empty(), "an object is not destroyed");
-  guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a region");
+  require(take_destroy_errors().empty(), "an object is not destroyed");
+  require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a region");
   static_cast<void>(binder.pd.release());
-}
-
-// Returns whether tern_ib was built in the kernel tree.
-bool in_tree() {
-  FILE* taint = std::fopen("/sys/module/tern_ib/taint", "r");
-  require(taint != nullptr, "tern_ib is not loaded");
-  char flags[32] = {};
-  const bool any = std::fgets(flags, sizeof(flags), taint) != nullptr;
-  std::fclose(taint);
-  return !any || std::strchr(flags, 'O') == nullptr;
 }
 
 void* map_memory() {
@@ -273,7 +254,7 @@ void* map_memory() {
   return memory;
 }
 
-ibv_dm* alloc_dm(const guest::Device& dev) {
+ibv_dm* alloc_dm(const Device& dev) {
   ibv_alloc_dm_attr attr = {};
   attr.length = kLength;
   ibv_dm* dm = ibv_alloc_dm(dev.context(), &attr);
@@ -282,35 +263,35 @@ ibv_dm* alloc_dm(const guest::Device& dev) {
 }
 
 void memory_test() {
-  const guest::Device dev(device, -1);
+  const Device dev(device, -1);
   void* memory = map_memory();
   const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
   Binder binder(dev);
-  const killer::Counts before = killer::read_counts(device);
+  const Counts before = read_counts(device);
   lose(binder, reg, memory, false);
   require_counts(before);
   munmap(memory, kLength);
 }
 
 void dm_test() {
-  const guest::Device dev(device, -1);
+  const Device dev(device, -1);
   ibv_dm* dm = alloc_dm(dev);
   const Register reg = [&](const Binder& b, void* to) { return reg_dm_mr(b, dm, to); };
   Binder binder(dev);
-  const killer::Counts before = killer::read_counts(device);
+  const Counts before = read_counts(device);
   lose(binder, reg, nullptr, false);
   require_counts(before);
-  guest::require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
+  require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
 }
 
 void bound_memory_test() {
   void* memory = map_memory();
-  const killer::Counts start = killer::read_counts(device);
+  const Counts start = read_counts(device);
   {
-    const guest::Device dev(device, -1);
+    const Device dev(device, -1);
     const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
     Binder binder(dev);
-    const killer::Counts before = killer::read_counts(device);
+    const Counts before = read_counts(device);
     lose(binder, reg, memory, true);
     require(count("alive_mr") == before.at("alive_mr") + 1, "a region with a window is gone");
     require(count("pinned_pages") == before.at("pinned_pages") + 3,
@@ -322,15 +303,15 @@ void bound_memory_test() {
 }
 
 void bound_dm_test() {
-  const killer::Counts start = killer::read_counts(device);
+  const Counts start = read_counts(device);
   {
-    const guest::Device dev(device, -1);
+    const Device dev(device, -1);
     ibv_dm* dm = alloc_dm(dev);
     const Register reg = [&](const Binder& b, void* to) { return reg_dm_mr(b, dm, to); };
     Binder binder(dev);
-    const killer::Counts before = killer::read_counts(device);
+    const Counts before = read_counts(device);
     lose(binder, reg, nullptr, true);
-    guest::require_err(ibv_free_dm(dm), EBUSY, "ibv_free_dm under a region");
+    require_err(ibv_free_dm(dm), EBUSY, "ibv_free_dm under a region");
     require(count("dm_bytes") == before.at("dm_bytes"), "memory that a window shows is free");
     end(binder);
     // The mapping would keep the file open.
@@ -339,35 +320,21 @@ void bound_dm_test() {
   require_counts(start);
 }
 
-int run() {
-  int failures = 0;
-  const auto test = [&](const char* name, void (*body)()) {
-    try {
-      body();
-      std::printf("ok lostmr/%s\n", name);
-    } catch (const std::exception& error) {
-      std::printf("not ok lostmr/%s - %s\n", name, error.what());
-      ++failures;
-    }
-  };
-  test("user-memory", memory_test);
-  test("device-memory", dm_test);
-  // A stock ib_core warns about an aborted region that is in use.
-  if (in_tree()) {
-    test("user-memory-with-a-window", bound_memory_test);
-    test("device-memory-with-a-window", bound_dm_test);
-  }
-  return failures != 0;
-}
-
 }  // namespace
+}  // namespace guest
 
 int main(int argc, char** argv) {
-  if (argc > 1) device = argv[1];
-  try {
-    return run();
-  } catch (const std::exception& error) {
-    std::printf("not ok lostmr/run - %s\n", error.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv,
+                     {.group = "lostmr", .run = [](const CommandLine& line) {
+                        device = line.device;
+                        std::vector<Test> tests{{"user-memory", memory_test},
+                                                {"device-memory", dm_test}};
+                        // A stock ib_core warns about an aborted region that is in use.
+                        if (drivers_in_tree()) {
+                          tests.push_back({"user-memory-with-a-window", bound_memory_test});
+                          tests.push_back({"device-memory-with-a-window", bound_dm_test});
+                        }
+                        run_tests(tests);
+                      }});
 }

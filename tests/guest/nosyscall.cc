@@ -40,12 +40,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
 
-#include "verbs.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 namespace {
@@ -92,7 +92,7 @@ struct Report {
   std::array<char, 256> error;
 };
 
-Report* report;
+Report* told;
 
 // Ends the child; the filter allows no other system call.
 [[noreturn]] void leave(int status) {
@@ -100,12 +100,12 @@ Report* report;
   __builtin_unreachable();
 }
 
-#define CHECK(condition, ...)                                                 \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      std::snprintf(report->error.data(), report->error.size(), __VA_ARGS__); \
-      leave(1);                                                               \
-    }                                                                         \
+#define CHECK(condition, ...)                                             \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      std::snprintf(told->error.data(), told->error.size(), __VA_ARGS__); \
+      leave(1);                                                           \
+    }                                                                     \
   } while (0)
 
 #if defined(__x86_64__)
@@ -131,57 +131,29 @@ void install_filter() {
         std::strerror(errno));
 }
 
-int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
-using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
-
-MwPtr make_window(const Device& dev, ibv_mw_type type) {
-  MwPtr mw(ibv_alloc_mw(dev.pd(), type));
-  if (!mw) {
-    fail_errno("ibv_alloc_mw");
-  }
-  return mw;
-}
-
-DmPtr make_dm(const Device& dev) {
-  ibv_alloc_dm_attr attr{};
-  attr.length = kDmLength;
-  DmPtr dm(ibv_alloc_dm(dev.context(), &attr));
-  if (!dm) {
-    fail_errno("ibv_alloc_dm");
-  }
-  return dm;
-}
-
-MrPtr make_dm_mr(const Device& dev, ibv_dm* dm) {
-  MrPtr mr(ibv_reg_dm_mr(dev.pd(), dm, 0, kDmLength, kAllAccess | IBV_ACCESS_ZERO_BASED));
-  if (!mr) {
-    fail_errno("ibv_reg_dm_mr");
-  }
-  return mr;
-}
-
 // Two connected QPs of this process: a is the requester, b responds and receives.
-struct Link {
-  QpPtr a;
-  QpPtr b;
+struct Connected {
+  std::unique_ptr<Pair> pair;
+  ibv_qp* a = nullptr;
+  ibv_qp* b = nullptr;
 };
 
 class Machine {
  public:
-  Machine(const std::string& device, int gid_index, Domain domain)
-      : dev_(device, gid_index, domain),
+  explicit Machine(const CommandLine& line)
+      : dev_(line.device, line.gid_index, line.thread_domain ? Domain::kThread : Domain::kPd),
         channel_(ibv_create_comp_channel(dev_.context())),
         send_cq_(make_send_cq()),
         recv_cq_(create_cq(dev_, kCqEntries, channel_.get())),
         here_(dev_.pd(), 2UL * kBatch * kSlot, kAllAccess | IBV_ACCESS_MW_BIND),
         there_(dev_.pd(), 2UL * kBatch * kSlot, kFlushAccess),
-        type1_(make_window(dev_, IBV_MW_TYPE_1)),
-        type2_(make_window(dev_, IBV_MW_TYPE_2)),
-        dm_(make_dm(dev_)),
-        dm_mr_(make_dm_mr(dev_, dm_.get())),
-        main_(make_link()) {
-    for (Link& link : errors_) {
-      link = make_link();
+        type1_(alloc_mw(dev_.pd(), IBV_MW_TYPE_1)),
+        type2_(alloc_mw(dev_.pd(), IBV_MW_TYPE_2)),
+        dm_(alloc_dm(dev_.context(), kDmLength)),
+        dm_mr_(reg_dm(dev_.pd(), dm_.get(), 0, kDmLength)),
+        main_(make_pair()) {
+    for (Connected& link : errors_) {
+      link = make_pair();
     }
   }
 
@@ -191,7 +163,7 @@ class Machine {
 
  private:
   CqPtr make_send_cq();
-  Link make_link();
+  Connected make_pair();
 
   // One batch of kBatch requests, from the post to the check of the last byte.
   void batch(const Op& op, std::uint64_t number);
@@ -242,8 +214,8 @@ class Machine {
   MwPtr type2_;
   DmPtr dm_;
   MrPtr dm_mr_;
-  Link main_;
-  std::array<Link, kNumErrors> errors_;
+  Connected main_;
+  std::array<Connected, kNumErrors> errors_;
   std::uint64_t counter_ = 0;  // the expected value of the atomics' target
 };
 
@@ -263,29 +235,22 @@ CqPtr Machine::make_send_cq() {
   return CqPtr(ibv_cq_ex_to_cq(cq));
 }
 
-Link Machine::make_link() {
-  const ibv_qp_cap cap{.max_send_wr = 2 * kBatch,
-                       .max_recv_wr = 2 * kBatch,
-                       .max_send_sge = 2,
-                       .max_recv_sge = 2,
-                       .max_inline_data = kSlot};
-  QpSpec spec{
-      .send_cq = send_cq_.get(),
-      .recv_cq = recv_cq_.get(),
-      .cap = cap,
-      .send_ops = kRcSendOps | kBuiltOps | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV};
-  Link link{.a = try_create_qp(dev_, spec), .b = try_create_qp(dev_, spec)};
-  if (!link.a || !link.b) {
-    fail_errno("ibv_create_qp_ex");
-  }
-  Connection how;
-  how.mtu = dev_.active_mtu();
-  how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
-  const Endpoint a{.qpn = link.a->qp_num, .psn = 0xfffff0, .gid = dev_.gid()};
-  const Endpoint b{.qpn = link.b->qp_num, .psn = 0x10, .gid = dev_.gid()};
-  connect(link.a.get(), dev_, how, a, b);
-  connect(link.b.get(), dev_, how, b, a);
-  return link;
+Connected Machine::make_pair() {
+  const EndSpec spec{.memory = 0,
+                     .send_wr = 2 * kBatch,
+                     .recv_wr = 2 * kBatch,
+                     .send_sge = 2,
+                     .recv_sge = 2,
+                     .inline_data = kSlot,
+                     .more_ops = kBuiltOps | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV,
+                     .psn = 0xfffff0,  // soon wraps
+                     .send_cq = send_cq_.get(),
+                     .recv_cq = recv_cq_.get()};
+  auto pair = std::make_unique<Pair>(
+      dev_, alike(spec, {.qp_access = kRemoteAccess | IBV_ACCESS_FLUSH_GLOBAL}));
+  ibv_qp* const a = pair->local.qp();
+  ibv_qp* const b = pair->remote.end().qp();
+  return {.pair = std::move(pair), .a = a, .b = b};
 }
 
 ibv_wc Machine::wait(ibv_cq* cq) {
@@ -294,7 +259,7 @@ ibv_wc Machine::wait(ibv_cq* cq) {
     const int n = ibv_poll_cq(cq, 1, &wc);
     CHECK(n >= 0, "ibv_poll_cq: %d", n);
     if (n == 1) {
-      report->polls++;
+      told->polls++;
       return wc;
     }
   }
@@ -317,7 +282,7 @@ ibv_wc Machine::wait_ex() {
                 static_cast<std::uint64_t>(now.raw_clock.tv_nsec) >= ibv_wc_read_completion_ts(cq),
             "a completion of the future");
       ibv_end_poll(cq);
-      report->polls++;
+      told->polls++;
       return wc;
     }
   }
@@ -350,7 +315,7 @@ void Machine::post_recvs(ibv_qp* qp, std::uint64_t wr_id, std::uint32_t bytes) {
   ibv_recv_wr* bad = nullptr;
   const int err = ibv_post_recv(qp, wrs.data(), &bad);
   CHECK(err == 0, "ibv_post_recv: %d", err);
-  report->posts += kBatch;
+  told->posts += kBatch;
 }
 
 void Machine::post_list(const Op& op, std::uint64_t number, bool all_signaled) {
@@ -384,12 +349,12 @@ void Machine::post_list(const Op& op, std::uint64_t number, bool all_signaled) {
     }
   }
   ibv_send_wr* bad = nullptr;
-  const int err = ibv_post_send(main_.a.get(), wrs.data(), &bad);
+  const int err = ibv_post_send(main_.a, wrs.data(), &bad);
   CHECK(err == 0, "ibv_post_send of %s: %d", op.name, err);
 }
 
 void Machine::post_session(const Op& op, std::uint64_t number, bool all_signaled) {
-  ibv_qp_ex* qp = ibv_qp_to_qp_ex(main_.a.get());
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(main_.a);
   ibv_wr_start(qp);
   for (std::uint32_t i = 0; i < kBatch; i++) {
     const std::uint32_t bytes = length(op, i);
@@ -485,14 +450,14 @@ void Machine::batch(const Op& op, std::uint64_t number) {
     CHECK(ibv_req_notify_cq(send_cq_.get(), 0) == 0, "ibv_req_notify_cq");
   }
   if (receives(op)) {
-    post_recvs(main_.b.get(), ~(number * kBatch), kSlot);
+    post_recvs(main_.b, ~(number * kBatch), kSlot);
   }
   if (number % 2 == 0) {
     post_list(op, number, all_signaled);
   } else {
     post_session(op, number, all_signaled);
   }
-  report->posts += kBatch;
+  told->posts += kBatch;
   poll_sends(op, number, all_signaled);
   if (receives(op)) {
     poll_recvs(op, number);
@@ -504,7 +469,7 @@ void Machine::run_op(std::size_t part, const Op& op, std::uint64_t count) {
   counter_ = there_.load64(0);
   for (std::uint64_t done = 0; done < count; done += kBatch) {
     batch(op, done / kBatch);
-    report->requests[part] = done + kBatch;
+    told->requests[part] = done + kBatch;
   }
 }
 
@@ -514,7 +479,7 @@ void Machine::post_one(ibv_qp* qp, const ibv_send_wr& request) {
   wr.send_flags = kSignaled;
   const int err = ibv_post_send(qp, &wr, &bad);
   CHECK(err == 0, "ibv_post_send of opcode %d: %d", static_cast<int>(wr.opcode), err);
-  report->posts++;
+  told->posts++;
 }
 
 void Machine::expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t number) {
@@ -539,7 +504,7 @@ void Machine::write_through(std::uint32_t rkey, std::uint64_t number) {
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.wr.rdma.remote_addr = here_.address();
   wr.wr.rdma.rkey = rkey;
-  post_one(main_.b.get(), wr);
+  post_one(main_.b, wr);
   expect(number, IBV_WC_RDMA_WRITE, number);
   CHECK(std::memcmp(slot(here_, 0), slot(there_, 0), kSlot) == 0, "other bytes came through");
 }
@@ -553,10 +518,10 @@ void Machine::bind_type1(std::uint64_t number) {
                     .addr = here_.address(),
                     .length = kSlot,
                     .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  const int err = ibv_bind_mw(main_.a.get(), type1_.get(), &bind);
+  const int err = ibv_bind_mw(main_.a, type1_.get(), &bind);
   CHECK(err == 0, "ibv_bind_mw: %d", err);
   CHECK(type1_->rkey == ibv_inc_rkey(before), "key %#x after %#x", type1_->rkey, before);
-  report->posts++;
+  told->posts++;
   expect(number, IBV_WC_BIND_MW, number);
   write_through(type1_->rkey, number);
 }
@@ -567,7 +532,7 @@ void Machine::bind_type2(std::uint64_t number) {
                               .addr = here_.address(),
                               .length = kSlot,
                               .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a);
   if (number % 2 == 0) {
     ibv_send_wr wr{};
     wr.wr_id = number;
@@ -575,7 +540,7 @@ void Machine::bind_type2(std::uint64_t number) {
     wr.bind_mw.mw = type2_.get();
     wr.bind_mw.rkey = rkey;
     wr.bind_mw.bind_info = info;
-    post_one(main_.a.get(), wr);
+    post_one(main_.a, wr);
   } else {
     ibv_wr_start(qpx);
     qpx->wr_id = number;
@@ -590,7 +555,7 @@ void Machine::bind_type2(std::uint64_t number) {
     wr.wr_id = number;
     wr.opcode = IBV_WR_LOCAL_INV;
     wr.invalidate_rkey = rkey;
-    post_one(main_.a.get(), wr);
+    post_one(main_.a, wr);
   } else {
     ibv_wr_start(qpx);
     ibv_wr_local_inv(qpx, rkey);
@@ -617,12 +582,12 @@ void Machine::device_memory(std::uint64_t number) {
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.wr.rdma.remote_addr = there_.address();
   wr.wr.rdma.rkey = there_.rkey();
-  post_one(main_.a.get(), wr);
+  post_one(main_.a, wr);
   expect(number, IBV_WC_RDMA_WRITE, number);
   CHECK(std::memcmp(slot(there_, 0), data.data(), kSlot) == 0, "other bytes left device memory");
   sge.addr = kDmLength - kSlot;
   wr.opcode = IBV_WR_RDMA_READ;
-  post_one(main_.a.get(), wr);
+  post_one(main_.a, wr);
   expect(number, IBV_WC_RDMA_READ, number);
   std::array<std::byte, kSlot> back{};
   CHECK(ibv_memcpy_from_dm(back.data(), dm_.get(), sge.addr, kSlot) == 0, "ibv_memcpy_from_dm");
@@ -630,21 +595,21 @@ void Machine::device_memory(std::uint64_t number) {
 }
 
 void Machine::atomic_write(std::uint64_t number) {
-  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a);
   const std::uint64_t value = number * 0x0101010101010101U;
   ibv_wr_start(qpx);
   qpx->wr_id = number;
   qpx->wr_flags = kSignaled;
   ibv_wr_atomic_write(qpx, there_.rkey(), there_.address(8), &value);
   CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of ATOMIC_WRITE");
-  report->posts++;
+  told->posts++;
   expect(number, IBV_WC_ATOMIC_WRITE, number);
   CHECK(there_.load64(8) == value, "memory holds %#lx, not %#lx", there_.load64(8), value);
 }
 
 // A FLUSH after an unsignaled WRITE, alternately of its range and of the whole region.
 void Machine::flush(std::uint64_t number) {
-  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a);
   for (std::uint32_t at = 0; at < kSlot; at++) {
     slot(here_, 0)[at] = pattern(number, 0, at);
   }
@@ -657,7 +622,7 @@ void Machine::flush(std::uint64_t number) {
   ibv_wr_flush(qpx, there_.rkey(), there_.address(), kSlot, IBV_FLUSH_GLOBAL,
                number % 2 == 0 ? IBV_FLUSH_RANGE : IBV_FLUSH_MR);
   CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of FLUSH");
-  report->posts += 2;
+  told->posts += 2;
   expect(number, IBV_WC_FLUSH, number);
   CHECK(std::memcmp(slot(here_, 0), slot(there_, 0), kSlot) == 0, "other bytes are there");
 }
@@ -675,18 +640,18 @@ void Machine::run_memory(std::size_t part, std::size_t kind, std::uint64_t count
     } else {
       flush(i);
     }
-    report->requests[part] = i + 1;
+    told->requests[part] = i + 1;
   }
 }
 
 // One bad request among good ones, then posts to both queues of a QP in the error state.
 void Machine::run_error(std::size_t part, std::size_t kind) {
-  const Link& link = errors_[kind];
+  const Connected& link = errors_[kind];
   constexpr std::uint32_t kBad = 5;
   std::array<ibv_send_wr, kBatch> wrs{};
   std::array<ibv_sge, kBatch> sges{};
   ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
-  post_recvs(link.b.get(), 0, 4);
+  post_recvs(link.b, 0, 4);
   for (std::uint32_t i = 0; i < kBatch; i++) {
     sges[i] = here_.sge(0, 4);
     wrs[i].wr_id = i;
@@ -710,8 +675,8 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
   }
   ibv_send_wr* bad = nullptr;
   for (std::uint32_t round = 0; round < 64; round++) {
-    CHECK(ibv_post_send(link.a.get(), wrs.data(), &bad) == 0, "ibv_post_send in an error");
-    report->posts += kBatch;
+    CHECK(ibv_post_send(link.a, wrs.data(), &bad) == 0, "ibv_post_send in an error");
+    told->posts += kBatch;
     for (std::uint32_t i = 0; i < kBatch; i++) {
       ibv_wc_status want = IBV_WC_WR_FLUSH_ERR;
       if (round == 0 && i <= kBad) {
@@ -723,7 +688,7 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
     }
     // Receives posted to a QP in error are flushed too; only a doorbell tells the device about
     // them.
-    post_recvs(link.a.get(), 100, 4);
+    post_recvs(link.a, 100, 4);
     for (std::uint32_t i = 0; i < kBatch; i++) {
       ibv_wc wc = wait(recv_cq_.get());
       while (wc.qp_num != link.a->qp_num) {
@@ -732,25 +697,25 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
       CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 100 + i, "flushed receive %lu: %s",
             wc.wr_id, ibv_wc_status_str(wc.status));
     }
-    report->requests[part] += 2 * kBatch;
+    told->requests[part] += 2 * kBatch;
   }
 }
 
-void run_child(const std::string& device, int gid_index, Domain domain, std::uint64_t count) {
+void run_child(const CommandLine& line, std::uint64_t count) {
   try {
-    Machine machine(device, gid_index, domain);
+    Machine machine(line);
     install_filter();
     for (std::size_t i = 0; i < kNumOps; i++) {
       machine.run_op(i, kOps[i], count);
-      report->parts_done++;
+      told->parts_done++;
     }
     for (std::size_t i = 0; i < kNumMemories; i++) {
       machine.run_memory(kNumOps + i, i, count);
-      report->parts_done++;
+      told->parts_done++;
     }
     for (std::size_t i = 0; i < kNumErrors; i++) {
       machine.run_error(kNumOps + kNumMemories + i, i);
-      report->parts_done++;
+      told->parts_done++;
     }
     leave(0);
   } catch (const std::exception& e) {
@@ -781,7 +746,7 @@ int reap(pid_t child, unsigned seconds) {
 }
 
 // Checks that the filter does kill; otherwise the test could not fail.
-bool filter_kills() {
+void filter_kills() {
   const pid_t child = ::fork();
   if (child == 0) {
     install_filter();
@@ -789,25 +754,18 @@ bool filter_kills() {
     leave(0);
   }
   const int status = reap(child, 30);
-  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS;
-  std::printf("%s nosyscall_filter_kills\n", killed ? "ok" : "not ok");
-  return killed;
+  report(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "nosyscall_filter_kills");
 }
 
-int run(const std::string& device, int gid_index, Domain domain, std::uint64_t count,
-        unsigned seconds) {
+void run(const CommandLine& line, std::uint64_t count, unsigned seconds) {
   void* shared =
       ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) {
-    std::perror("mmap");
-    return 1;
-  }
-  report = new (shared) Report{};
-  bool ok = filter_kills();
-  std::fflush(stdout);
+  require(shared != MAP_FAILED, "mmap");
+  told = new (shared) Report{};
+  filter_kills();
   const pid_t child = ::fork();
   if (child == 0) {
-    run_child(device, gid_index, domain, count);
+    run_child(line, count);
   }
   const int status = reap(child, seconds);
   std::string why;
@@ -817,53 +775,25 @@ int run(const std::string& device, int gid_index, Domain domain, std::uint64_t c
     why = WTERMSIG(status) == SIGSYS ? "made a system call"
                                      : std::string("killed by ") + strsignal(WTERMSIG(status));
   } else if (WEXITSTATUS(status) != 0) {
-    why = report->error.data();
+    why = told->error.data();
   }
-  const std::size_t done = report->parts_done;
+  const std::size_t done = told->parts_done;
   for (std::size_t i = 0; i < kNumParts; i++) {
-    const char* name = part_name(i);
-    if (i < done) {
-      std::printf("ok nosyscall_%s # %lu requests\n", name, report->requests[i]);
-    } else {
-      std::printf("not ok nosyscall_%s - %s\n", name, i == done ? why.c_str() : "not reached");
-    }
+    report(i < done, std::format("nosyscall_{}", part_name(i)), i == done ? why : "not reached",
+           std::format("{} requests", told->requests[i]));
   }
-  ok = ok && why.empty() && done == kNumParts;
-  std::printf("# %lu posts, %lu completions, system calls: %s\n", report->posts.load(),
-              report->polls.load(), ok ? "none" : "see above");
-  return ok ? 0 : 1;
+  std::printf("# %lu posts, %lu completions, system calls: %s\n", told->posts.load(),
+              told->polls.load(), why.empty() && done == kNumParts ? "none" : "see above");
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string device = "tern0";
-  int gid_index = -1;
+  using namespace guest;
   std::uint64_t count = 100'000;
   unsigned seconds = 1200;
-  guest::Domain domain = guest::Domain::kPd;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:n:t:T")) != -1) {
-    switch (c) {
-      case 'd':
-        device = optarg;
-        break;
-      case 'g':
-        gid_index = std::atoi(optarg);
-        break;
-      case 'n':
-        count = std::strtoull(optarg, nullptr, 0);
-        break;
-      case 't':
-        seconds = static_cast<unsigned>(std::atoi(optarg));
-        break;
-      case 'T':
-        domain = guest::Domain::kThread;
-        break;
-      default:
-        return 2;
-    }
-  }
-  return guest::run(device, gid_index, domain, count, seconds);
+  return run_program(argc, argv,
+                     {.options = {{"n", &count}, {"t", &seconds}},
+                      .run = [&](const CommandLine& line) { run(line, count, seconds); }});
 }

@@ -9,17 +9,15 @@
 // Results: 7
 // Proves: Rate limits of RC and raw packet QPs and static rates: capabilities, what is refused,
 //   what rdma resource reports, and a WRITE that is not faster than the limit.
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "runner.h"
-#include "verbs.h"
+#include "lab.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 namespace {
@@ -28,41 +26,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kNone = 0;
 
-// Two connected QPs of this process, and memory.
-struct Pair {
-  Pair() {
-    how.mtu = IBV_MTU_1024;
-    for (QpPtr* const qp : {&a, &b}) {
-      ibv_qp_cap cap{.max_send_wr = 16,
-                     .max_recv_wr = 16,
-                     .max_send_sge = 1,
-                     .max_recv_sge = 1,
-                     .max_inline_data = 0};
-      *qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
-    }
-    const Endpoint ea{a->qp_num, 1, dev.gid()};
-    const Endpoint eb{b->qp_num, 2, dev.gid()};
-    connect(a.get(), dev, how, ea, eb);
-    connect(b.get(), dev, how, eb, ea);
-  }
+// Two connected QPs of this process.
+struct Both {
   Device dev{"tern0", -1};
-  Connection how;
-  CqPtr cq = create_cq(dev, 64);
-  Memory memory{dev.pd(), 2U << 20, kAllAccess};
-  QpPtr a;
-  QpPtr b;
+  Pair pair{dev, alike({.memory = 1U << 20}, {.mtu = IBV_MTU_1024})};
+  ibv_qp* const a = pair.local.qp();
+  ibv_qp* const b = pair.remote.end().qp();
 };
 
 // The rate in kbit/s that "rdma resource" reports for the QP.
 std::uint32_t reported(const ibv_qp* qp) {
   const std::string command =
       "rdma resource show qp link tern0 lqpn " + std::to_string(qp->qp_num) + " -dd";
-  const std::unique_ptr<FILE, int (*)(FILE*)> out(popen(command.c_str(), "r"), pclose);
-  require(out != nullptr, "cannot run rdma");
-  std::string text;
-  std::array<char, 512> piece{};
-  while (std::fgets(piece.data(), static_cast<int>(piece.size()), out.get()) != nullptr)
-    text += piece.data();
+  const std::string text = shell(command);
   const std::string name = "drv_rate_kbps ";
   const std::size_t at = text.find(name);
   require(at != std::string::npos, "no rate in: {}", text);
@@ -101,23 +77,23 @@ std::uint32_t most() {
 void test_caps() { (void)most(); }
 
 void test_reported() {
-  const Pair pair;
-  expect_limit(pair.a.get(), kNone);
-  require(limit(pair.a.get(), 12'345) == 0, "refused");
-  expect_limit(pair.a.get(), 12'345);
-  expect_limit(pair.b.get(), kNone);
-  require(limit(pair.a.get(), 54'321, 1 << 20, 1024) == 0, "a burst is refused");
-  expect_limit(pair.a.get(), 54'321);
-  require(limit(pair.a.get(), 0) == 0, "no limit is refused");
-  expect_limit(pair.a.get(), kNone);
-  require(limit(pair.a.get(), most()) == 0, "the highest rate is refused");
-  require(to_state(pair.a.get(), IBV_QPS_RESET) == 0, "no RESET");
-  expect_limit(pair.a.get(), kNone);
+  const Both both;
+  expect_limit(both.a, kNone);
+  require(limit(both.a, 12'345) == 0, "refused");
+  expect_limit(both.a, 12'345);
+  expect_limit(both.b, kNone);
+  require(limit(both.a, 54'321, 1 << 20, 1024) == 0, "a burst is refused");
+  expect_limit(both.a, 54'321);
+  require(limit(both.a, 0) == 0, "no limit is refused");
+  expect_limit(both.a, kNone);
+  require(limit(both.a, most()) == 0, "the highest rate is refused");
+  require(to_state(both.a, IBV_QPS_RESET) == 0, "no RESET");
+  expect_limit(both.a, kNone);
 }
 
 void test_refused() {
-  const Pair pair;
-  ibv_qp* const qp = pair.a.get();
+  const Both both;
+  ibv_qp* const qp = both.a;
   require(limit(qp, 777) == 0, "refused");
   const auto expect = [](int got, int want) {
     require(got == want, "{}, not {}", errno_name(got), errno_name(want));
@@ -131,43 +107,39 @@ void test_refused() {
   unknown.comp_mask = 1;
   expect(ibv_modify_qp_rate_limit(qp, &unknown), EINVAL);
   expect_limit(qp, 777);
-  require(to_state(qp, IBV_QPS_RESET) == 0 && to_init(qp, pair.how) == 0, "no INIT");
+  require(to_state(qp, IBV_QPS_RESET) == 0 && to_init(qp, both.pair.how) == 0, "no INIT");
   expect(limit(qp, 777), EINVAL);
 }
 
 void test_modify() {
-  const Pair pair;
+  const Both both;
   ibv_qp_attr attr{};
   attr.rate_limit = 4'242;
-  const int err = ibv_modify_qp(pair.a.get(), &attr, IBV_QP_RATE_LIMIT);
+  const int err = ibv_modify_qp(both.a, &attr, IBV_QP_RATE_LIMIT);
   require(err == 0, "ibv_modify_qp: {}", errno_name(err));
-  expect_limit(pair.a.get(), 4'242);
+  expect_limit(both.a, 4'242);
 }
 
 // A MiB at 20 Mbit/s takes 420 ms, whatever the machine does.
 void test_not_faster() {
-  const Pair pair;
+  const Both both;
   constexpr std::uint32_t kBytes = 1U << 20;
-  require(limit(pair.a.get(), 20'000) == 0, "refused");
-  fill(pair.memory.bytes().first(kBytes), 7);
+  require(limit(both.a, 20'000) == 0, "refused");
+  const Pair& pair = both.pair;
+  pair.fill({0, kBytes}, 7);
   const Clock::time_point begin = Clock::now();
-  const int err = post(pair.a.get(), Api::kPost,
-                       Send{.opcode = IBV_WR_RDMA_WRITE,
-                            .sges = {pair.memory.sge(0, kBytes)},
-                            .raddr = pair.memory.address(kBytes),
-                            .rkey = pair.memory.rkey()});
-  require(err == 0, "post: {}", errno_name(err));
-  const ibv_wc wc = poll(pair.cq.get(), 1, 60'000)[0];
+  pair.post(pair.request(IBV_WR_RDMA_WRITE, kBytes));
+  const ibv_wc wc = poll(pair.local.send_cq(), 1, 60'000)[0];
   const auto took =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
   require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
   require(took >= 419, "{} ms", took);
-  require(!mismatch(pair.memory.bytes().subspan(kBytes, kBytes), 7), "other bytes arrived");
+  pair.remote.check({0, kBytes}, 7);
 }
 
 void test_static_rate() {
-  const Pair pair;
-  ibv_qp* const qp = pair.a.get();
+  const Both both;
+  ibv_qp* const qp = both.a;
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   require(ibv_query_qp(qp, &attr, IBV_QP_AV, &init) == 0, "ibv_query_qp");
@@ -188,10 +160,10 @@ void test_static_rate() {
 
   ibv_ah_attr ah = attr.ah_attr;
   ah.static_rate = IBV_RATE_5_GBPS;
-  require(AhPtr(ibv_create_ah(pair.dev.pd(), &ah)) != nullptr,
+  require(AhPtr(ibv_create_ah(both.dev.pd(), &ah)) != nullptr,
           "an address handle of 5 Gbit/s is refused");
   ah.static_rate = 1;
-  require(ibv_create_ah(pair.dev.pd(), &ah) == nullptr && errno == EINVAL,
+  require(ibv_create_ah(both.dev.pd(), &ah) == nullptr && errno == EINVAL,
           "an address handle with code 1");
 }
 
@@ -228,17 +200,14 @@ void test_raw() {
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  const std::vector<guest::Named> tests = {
-      {"caps", guest::test_caps},
-      {"reported", guest::test_reported},
-      {"refused", guest::test_refused},
-      {"modify", guest::test_modify},
-      {"not-faster", guest::test_not_faster},
-      {"static-rate", guest::test_static_rate},
-      {"raw", guest::test_raw},
-  };
-  return guest::run_named("ratelimit", tests,
-                          std::span(argv + 1, static_cast<std::size_t>(argc - 1)))
-             ? 0
-             : 1;
+  using namespace guest;
+  return run_program(argc, argv, {.group = "ratelimit", .run = [](const CommandLine&) {
+                                    run_tests(std::vector<Test>{{"caps", test_caps},
+                                                                {"reported", test_reported},
+                                                                {"refused", test_refused},
+                                                                {"modify", test_modify},
+                                                                {"not-faster", test_not_faster},
+                                                                {"static-rate", test_static_rate},
+                                                                {"raw", test_raw}});
+                                  }});
 }

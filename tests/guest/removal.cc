@@ -11,28 +11,18 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <string>
 #include <thread>
 
-#include "peer.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 namespace {
 
 constexpr int kEventMs = 60000;
-constexpr unsigned kLimit = 240;  // seconds; bounds a hang
 constexpr std::uint32_t kLength = 32 * 1024;
-
-void say(const std::string& name, const char* what, const std::string& why) {
-  if (why.empty()) {
-    std::printf("ok removal/%s-%s\n", name.c_str(), what);
-  } else {
-    std::printf("not ok removal/%s-%s - %s\n", name.c_str(), what, why.c_str());
-  }
-  std::fflush(stdout);
-}
 
 // Returns "" if creating an object failed with an errno of a dead device.
 std::string refused(const char* verb, const void* made) {
@@ -42,7 +32,7 @@ std::string refused(const char* verb, const void* made) {
   return errno == EIO || errno == ENODEV ? "" : std::string(verb) + ": " + errno_name(errno) + "; ";
 }
 
-std::string verbs_fail(const Device& dev, const Session& session) {
+std::string verbs_fail(const Device& dev, const End& session) {
   std::string why;
   errno = 0;
   why += refused("ibv_alloc_pd", ibv_alloc_pd(dev.context()));
@@ -58,7 +48,7 @@ std::string verbs_fail(const Device& dev, const Session& session) {
 }
 
 // Posting and polling only touch memory and ring a doorbell, which goes nowhere.
-std::string queues_live(const Session& session, const Send& send) {
+std::string queues_live(const End& session, const Send& send) {
   for (int i = 0; i < 8; i++) {
     const int err = post(session.qp(), Api::kPost, send);
     if (err != 0 && err != ENOMEM) {
@@ -72,51 +62,39 @@ std::string queues_live(const Session& session, const Send& send) {
   return "";
 }
 
-int watch(const std::string& name, const char* file) {
+void say(const std::string& name, const std::string& why) { report(why.empty(), name, why); }
+
+void watch(const std::string& name, const char* file) {
   {
     const Device dev("tern0", -1);
-    const Session a(dev, {});
-    const Session b(dev, {.psn = 0xabcdef});
-    Connection how;
-    how.mtu = IBV_MTU_1024;
-    connect(a.qp(), dev, how, a.endpoint(), b.endpoint());
-    connect(b.qp(), dev, how, b.endpoint(), a.endpoint());
-    Send send;
-    send.opcode = IBV_WR_RDMA_WRITE;
-    send.sges = {a.memory().sge(0, kLength)};
-    send.raddr = b.memory().address(0);
-    send.rkey = b.memory().rkey();
-    require(post(a.qp(), Api::kPost, send) == 0, "ibv_post_send");
-    poll(a.send_cq(), 1);
+    const Pair pair(dev);
+    const Send send = pair.request(IBV_WR_RDMA_WRITE, kLength);
+    pair.run(send);
     std::puts("ready");
     std::fflush(stdout);
     const bool event = dev.wait_async(IBV_EVENT_DEVICE_FATAL, kEventMs);
-    say(name, "event", event ? "" : "no IBV_EVENT_DEVICE_FATAL");
-    say(name, "verbs-fail", verbs_fail(dev, a));
-    say(name, "queues-live", queues_live(a, send));
+    say(name + "-event", event ? "" : "no IBV_EVENT_DEVICE_FATAL");
+    say(name + "-verbs-fail", verbs_fail(dev, pair.local));
+    say(name + "-queues-live", queues_live(pair.local, send));
     while (file != nullptr && ::access(file, F_OK) != 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-  say(name, "objects-go", take_destroy_errors());
-  return 0;
+  say(name + "-objects-go", take_destroy_errors());
 }
-
-extern "C" void too_long(int /*signal*/) { ::_exit(3); }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    return 2;
-  }
-  std::signal(SIGALRM, guest::too_long);
-  ::alarm(guest::kLimit);
-  try {
-    return guest::watch(argv[1], argc > 2 ? argv[2] : nullptr);
-  } catch (const std::exception& e) {
-    std::printf("not ok removal/%s - %s\n", argv[1], e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv,
+                     {.group = "removal", .limit = 240, .run = [](const CommandLine& line) {
+                        const auto& words = line.words;
+                        require(!words.empty(), "needs a name");
+                        const Outcome outcome = attempt(words[0], [&words] {
+                          watch(words[0], words.size() > 1 ? words[1].c_str() : nullptr);
+                        });
+                        if (!outcome.why.empty()) report(words[0], outcome);
+                      }});
 }

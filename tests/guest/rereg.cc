@@ -29,8 +29,8 @@
 #include <thread>
 
 #include "counts.h"
-#include "dm_space.h"
-#include "runner.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 namespace {
@@ -78,35 +78,15 @@ class Pages {
   void* map_;
 };
 
-// Two connected QPs of one PD.
-class Link {
+// Requests between two connected QPs of one PD.
+class Requests {
  public:
-  Link(const Device& dev, ibv_pd* pd) : cq_(create_cq(dev, 64)) {
-    for (QpPtr* qp : {&a_, &b_}) {
-      ibv_qp_init_attr attr{};
-      attr.send_cq = attr.recv_cq = cq_.get();
-      attr.qp_type = IBV_QPT_RC;
-      attr.cap = {.max_send_wr = 16,
-                  .max_recv_wr = 16,
-                  .max_send_sge = 1,
-                  .max_recv_sge = 1,
-                  .max_inline_data = 0};
-      qp->reset(ibv_create_qp(pd, &attr));
-      require(*qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
-    }
-    const Connection how{.mtu = dev.active_mtu()};
-    const Endpoint a{.qpn = a_->qp_num, .psn = 1, .gid = dev.gid()};
-    const Endpoint b{.qpn = b_->qp_num, .psn = 2, .gid = dev.gid()};
-    connect(a_.get(), dev, how, a, b);
-    connect(b_.get(), dev, how, b, a);
-  }
+  Requests(const Device& dev, ibv_pd* pd) : pair_(dev, alike({.memory = 0, .pd = pd})) {}
   void start(ibv_wr_opcode opcode, const ibv_sge& sge, std::uint64_t raddr,
              std::uint32_t rkey) const {
-    const Send send{.opcode = opcode, .sges = {sge}, .raddr = raddr, .rkey = rkey};
-    const int err = post(a_.get(), Api::kPost, send);
-    require(err == 0, "ibv_post_send: {}", errno_name(err));
+    pair_.post({.opcode = opcode, .sges = {sge}, .raddr = raddr, .rkey = rkey});
   }
-  [[nodiscard]] ibv_wc_status end() const { return poll(cq_.get(), 1).front().status; }
+  [[nodiscard]] ibv_wc_status end() const { return poll(pair_.local.send_cq(), 1).front().status; }
   ibv_wc_status run(ibv_wr_opcode opcode, const ibv_sge& sge, std::uint64_t raddr,
                     std::uint32_t rkey) const {
     start(opcode, sge, raddr, rkey);
@@ -114,13 +94,7 @@ class Link {
   }
 
  private:
-  CqPtr cq_;
-  QpPtr a_;
-  QpPtr b_;
-};
-
-struct Env {
-  const Device& dev;
+  Pair pair_;
 };
 
 MrPtr reg(ibv_pd* pd, const Pages& pages, int access = kAllAccess) {
@@ -142,14 +116,14 @@ class Probe {
   // Moves n bytes from or to `address` by the region's rkey. Returns the completion status.
   [[nodiscard]] ibv_wc_status remote(ibv_wr_opcode opcode, std::uint64_t address,
                                      std::uint32_t n = 8) const {
-    const Link link(dev_, pd_);
+    const Requests link(dev_, pd_);
     return link.run(opcode, {.addr = other_.address(), .length = n, .lkey = key_->lkey}, address,
                     mr_->rkey);
   }
   // The same with the region in the local SGE.
   [[nodiscard]] ibv_wc_status local(ibv_wr_opcode opcode, std::uint64_t address,
                                     std::uint32_t n = 8) const {
-    const Link link(dev_, pd_);
+    const Requests link(dev_, pd_);
     return link.run(opcode, {.addr = address, .length = n, .lkey = mr_->lkey}, other_.address(),
                     key_->rkey);
   }
@@ -208,14 +182,14 @@ struct Keys {
 };
 
 // Everything that the flags name changes at once, and nothing else.
-void combination(const Env& env, int flags) {
-  const PdPtr pd(ibv_alloc_pd(env.dev.context()));
+void combination(const Device& dev, int flags) {
+  const PdPtr pd(ibv_alloc_pd(dev.context()));
   const Pages first;
   const Pages second(kLength - 3 * kPage);
   // Probe::reaches() shows that rights were added; rights() tests their removal. Without TRANS,
   // write access needs memory that was registered for writing.
   const MrPtr mr =
-      reg(env.dev.pd(), first,
+      reg(dev.pd(), first,
           (flags & kAccess) != 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : kAllAccess);
   const Keys keys(mr.get());
   must(ibv_rereg_mr(mr.get(), flags, (flags & kPd) != 0 ? pd.get() : nullptr,
@@ -224,21 +198,21 @@ void combination(const Env& env, int flags) {
                     (flags & kAccess) != 0 ? kAllAccess : 0));
   keys.same(mr.get());
   const Pages& now = (flags & kTrans) != 0 ? second : first;
-  ibv_pd* owner = (flags & kPd) != 0 ? pd.get() : env.dev.pd();
+  ibv_pd* owner = (flags & kPd) != 0 ? pd.get() : dev.pd();
   require(mr->addr == now.bytes().data() && mr->length == now.bytes().size() && mr->pd == owner,
           "struct ibv_mr says something else");
-  const Probe probe(env.dev, owner, mr.get());
+  const Probe probe(dev, owner, mr.get());
   probe.reaches(now, "after it");
   if ((flags & kTrans) != 0) {
     probe.refuses(first, "where it was");
   }
   if ((flags & kPd) != 0) {
-    Probe(env.dev, env.dev.pd(), mr.get()).refuses(now, "for a QP of the old PD");
+    Probe(dev, dev.pd(), mr.get()).refuses(now, "for a QP of the old PD");
   }
 }
 
 // Grants and revokes each right and tests it with the operation that needs it.
-void rights(const Env& env) {
+void rights(const Device& dev) {
   struct Right {
     int access;
     ibv_wr_opcode opcode;
@@ -247,9 +221,9 @@ void rights(const Env& env) {
                                {IBV_ACCESS_REMOTE_WRITE, IBV_WR_RDMA_WRITE},
                                {IBV_ACCESS_REMOTE_ATOMIC, IBV_WR_ATOMIC_FETCH_AND_ADD}};
   const Pages pages;
-  const MrPtr mr = reg(env.dev.pd(), pages);
+  const MrPtr mr = reg(dev.pd(), pages);
   const Keys keys(mr.get());
-  const Probe probe(env.dev, env.dev.pd(), mr.get());
+  const Probe probe(dev, dev.pd(), mr.get());
   for (const int access :
        {0, static_cast<int>(IBV_ACCESS_LOCAL_WRITE), static_cast<int>(IBV_ACCESS_REMOTE_READ),
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
@@ -276,11 +250,11 @@ void rights(const Env& env) {
 }
 
 // Longer, shorter, at any byte of a page, over the old range and onto a part of it.
-void places(const Env& env) {
+void places(const Device& dev) {
   const Pages pages(64 * kPage);
-  const MrPtr mr = reg(env.dev.pd(), pages);
+  const MrPtr mr = reg(dev.pd(), pages);
   const Keys keys(mr.get());
-  const Probe probe(env.dev, env.dev.pd(), mr.get());
+  const Probe probe(dev, dev.pd(), mr.get());
   struct Place {
     std::size_t offset;
     std::uint32_t length;
@@ -315,26 +289,26 @@ void places(const Env& env) {
 }
 
 // The old PD loses the region and can be deallocated; the new one cannot.
-void pds(const Env& env) {
-  PdPtr first(ibv_alloc_pd(env.dev.context()));
-  PdPtr second(ibv_alloc_pd(env.dev.context()));
+void pds(const Device& dev) {
+  PdPtr first(ibv_alloc_pd(dev.context()));
+  PdPtr second(ibv_alloc_pd(dev.context()));
   const Pages pages;
   MrPtr mr = reg(first.get(), pages);
   require(ibv_dealloc_pd(first.get()) == EBUSY, "a PD with a region in it");
   must(ibv_rereg_mr(mr.get(), kPd, second.get(), nullptr, 0, 0));
   require(ibv_dealloc_pd(second.get()) == EBUSY, "a PD with a region in it");
   require(ibv_dealloc_pd(first.release()) == 0, "the PD that it left");
-  Probe(env.dev, second.get(), mr.get()).reaches(pages, "in the new PD");
-  must(ibv_rereg_mr(mr.get(), kPd, env.dev.pd(), nullptr, 0, 0));
+  Probe(dev, second.get(), mr.get()).reaches(pages, "in the new PD");
+  must(ibv_rereg_mr(mr.get(), kPd, dev.pd(), nullptr, 0, 0));
   second.reset();
-  Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "back in a PD");
+  Probe(dev, dev.pd(), mr.get()).reaches(pages, "back in a PD");
 }
 
 // The library refuses these calls itself, without the device: the errno is EINVAL.
-void refused_by_the_library(const Env& env) {
+void refused_by_the_library(const Device& dev) {
   const Pages pages;
   const Pages other;
-  const MrPtr mr = reg(env.dev.pd(), pages);
+  const MrPtr mr = reg(dev.pd(), pages);
   struct Call {
     const char* what;
     int flags;
@@ -352,25 +326,25 @@ void refused_by_the_library(const Env& env) {
                         {"access without its flag", kPd, nullptr, 0, IBV_ACCESS_LOCAL_WRITE}};
   for (const Call& c : calls) {
     errno = 0;
-    const int result = ibv_rereg_mr(mr.get(), c.flags, env.dev.pd(), c.addr, c.length, c.access);
+    const int result = ibv_rereg_mr(mr.get(), c.flags, dev.pd(), c.addr, c.length, c.access);
     require(result == IBV_REREG_MR_ERR_INPUT && errno == EINVAL, "{}: {}, {}", c.what, result,
             errno_name(errno));
   }
-  Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "after the refusals");
+  Probe(dev, dev.pd(), mr.get()).reaches(pages, "after the refusals");
 }
 
 // The kernel or the device refuses these calls: IBV_REREG_MR_ERR_CMD, and the old registration
 // stays valid.
-void failure_leaves_the_old(const Env& env) {
+void failure_leaves_the_old(const Device& dev) {
   const Pages pages;
   const Pages other;
   Pages gone;
   const std::uint64_t nowhere = gone.address();
   gone.unmap();
   const Pages readable(kLength, PROT_READ);
-  const MrPtr mr = reg(env.dev.pd(), pages);
+  const MrPtr mr = reg(dev.pd(), pages);
   const Keys keys(mr.get());
-  ibv_pd no_pd = *env.dev.pd();
+  ibv_pd no_pd = *dev.pd();
   no_pd.handle = 0x7fffffff;
   struct Call {
     const char* what;
@@ -387,36 +361,35 @@ void failure_leaves_the_old(const Env& env) {
       {"no PD", kPd, &no_pd, nullptr, 0, 0},
       {"no PD, all flags", all, &no_pd, there, kLength, kAllAccess},
       {"unmapped", kTrans, nullptr, reinterpret_cast<void*>(nowhere), kLength, 0},
-      {"unmapped, all flags", all, env.dev.pd(), reinterpret_cast<void*>(nowhere), kLength,
-       kAllAccess},
+      {"unmapped, all flags", all, dev.pd(), reinterpret_cast<void*>(nowhere), kLength, kAllAccess},
       {"half unmapped", kTrans, nullptr, other.bytes().data() + kPage, std::size_t{1} << 40, 0},
       {"not writable", kTrans, nullptr, readable.bytes().data(), kLength, 0},
       {"wraps", kTrans, nullptr, there, std::numeric_limits<std::size_t>::max() - kPage, 0},
       {"remote write without local", kAccess, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE},
       {"remote atomic without local", kAccess, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_ATOMIC},
-      {"remote write without local, all flags", all, env.dev.pd(), there, kLength,
+      {"remote write without local, all flags", all, dev.pd(), there, kLength,
        IBV_ACCESS_REMOTE_WRITE},
       {"a right that there is not", kAccess, nullptr, nullptr, 0, 1 << 18}};
   for (const Call& c : calls) {
     const int result = ibv_rereg_mr(mr.get(), c.flags, c.pd, c.addr, c.length, c.access);
     require(result == IBV_REREG_MR_ERR_CMD, "{}: {}, {}", c.what, result, errno_name(errno));
     keys.same(mr.get());
-    require(mr->addr == pages.bytes().data() && mr->length == kLength && mr->pd == env.dev.pd(),
+    require(mr->addr == pages.bytes().data() && mr->length == kLength && mr->pd == dev.pd(),
             "{}: struct ibv_mr has changed", c.what);
-    const Probe probe(env.dev, env.dev.pd(), mr.get());
+    const Probe probe(dev, dev.pd(), mr.get());
     probe.reaches(pages, c.what);
     probe.refuses(other, c.what);
   }
 }
 
 // Read-only memory can be registered for reading and stays read-only.
-void read_only_memory(const Env& env) {
+void read_only_memory(const Device& dev) {
   const Pages pages;
   const Pages secret;
   secret.paint(33);
   secret.protect(PROT_READ);
-  const MrPtr mr = reg(env.dev.pd(), pages, IBV_ACCESS_REMOTE_READ);
-  const Probe probe(env.dev, env.dev.pd(), mr.get());
+  const MrPtr mr = reg(dev.pd(), pages, IBV_ACCESS_REMOTE_READ);
+  const Probe probe(dev, dev.pd(), mr.get());
   must(ibv_rereg_mr(mr.get(), kTrans, nullptr, secret.bytes().data(), kLength, 0));
   const auto as_before = [&](const char* what) {
     require(probe.remote(IBV_WR_RDMA_READ, secret.address(), 64) == IBV_WC_SUCCESS, "{}: a READ",
@@ -441,46 +414,46 @@ void read_only_memory(const Env& env) {
 }
 
 // A region registered for reading gains write access only together with a new translation.
-void rights_to_write_come(const Env& env) {
+void rights_to_write_come(const Device& dev) {
   const Pages pages;
-  const MrPtr mr = reg(env.dev.pd(), pages, 0);
+  const MrPtr mr = reg(dev.pd(), pages, 0);
   const int result = ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, kAllAccess);
   require(result == IBV_REREG_MR_ERR_CMD && errno == EACCES, "without it: {}, {}", result, errno);
   must(
       ibv_rereg_mr(mr.get(), kTrans | kAccess, nullptr, pages.bytes().data(), kLength, kAllAccess));
-  Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "with rights to write");
+  Probe(dev, dev.pd(), mr.get()).reaches(pages, "with rights to write");
 }
 
 // The call unpins the pages of the old translation and frees its page list.
-void pins(const Env& env) {
-  const char* name = ibv_get_device_name(env.dev.context()->device);
+void pins(const Device& dev) {
+  const char* name = ibv_get_device_name(dev.context()->device);
   const Pages large(512 * kPage);
   const Pages small(2 * kPage);
   large.paint(1);
   small.paint(1);
-  MrPtr mr = reg(env.dev.pd(), small);
-  const killer::Counts before = killer::read_counts(name);
+  MrPtr mr = reg(dev.pd(), small);
+  const Counts before = read_counts(name);
   for (int round = 0; round < 20; round++) {
     must(ibv_rereg_mr(mr.get(), kTrans, nullptr, large.bytes().data(), 512 * kPage, 0));
-    const killer::Counts during = killer::read_counts(name);
+    const Counts during = read_counts(name);
     require(during.at("pinned_pages") == before.at("pinned_pages") + 510,
             "{} pages are pinned, were {}", during.at("pinned_pages"), before.at("pinned_pages"));
     must(ibv_rereg_mr(mr.get(), kTrans, nullptr, small.bytes().data(), 2 * kPage, 0));
-    const std::string left = killer::difference(before, killer::read_counts(name));
+    const std::string left = difference(before, read_counts(name));
     require(left.empty(), "round {}: {}", round, left);
   }
 }
 
 // Long WRITEs while the region grows and shrinks around their target: every one succeeds, and no
 // byte beside the target changes.
-void under_writes(const Env& env) {
+void under_writes(const Device& dev) {
   constexpr std::uint32_t kBig = 256 * kPage;
   const Pages source(kBig);
   source.paint(81);
-  const MrPtr from = reg(env.dev.pd(), source);
+  const MrPtr from = reg(dev.pd(), source);
   const Pages pages(2 * kBig);
-  const MrPtr mr = reg(env.dev.pd(), pages);
-  const Link link(env.dev, env.dev.pd());
+  const MrPtr mr = reg(dev.pd(), pages);
+  const Requests link(dev, dev.pd());
   const std::uint64_t middle = pages.address(kBig / 2);
   for (unsigned round = 0; round < 60; round++) {
     pages.paint(82);
@@ -505,17 +478,17 @@ void under_writes(const Env& env) {
 
 // A WRITE is in flight when the region is moved. It may succeed or fail, but once the call has
 // returned the device must not write to the old memory.
-void revoked_under_writes(const Env& env) {
+void revoked_under_writes(const Device& dev) {
   constexpr std::uint32_t kBig = 1024 * kPage;
   const Pages source(kBig);
   source.paint(91);
-  const MrPtr from = reg(env.dev.pd(), source);
+  const MrPtr from = reg(dev.pd(), source);
   const Pages elsewhere(kPage);
   unsigned refused = 0;
   for (unsigned round = 0; round < 40; round++) {
     Pages target(kBig);
-    const MrPtr mr = reg(env.dev.pd(), target);
-    const Link link(env.dev, env.dev.pd());
+    const MrPtr mr = reg(dev.pd(), target);
+    const Requests link(dev, dev.pd());
     link.start(IBV_WR_RDMA_WRITE, {.addr = source.address(), .length = kBig, .lkey = from->lkey},
                target.address(), mr->rkey);
     std::this_thread::sleep_for(std::chrono::microseconds(round * 20));
@@ -532,11 +505,11 @@ void revoked_under_writes(const Env& env) {
 
 // WRITEs one after the other while another thread changes the region's rights: each is allowed or
 // refused as a whole, and a refused one moves no byte.
-void rights_under_writes(const Env& env) {
+void rights_under_writes(const Device& dev) {
   const Pages source(kPage);
-  const MrPtr from = reg(env.dev.pd(), source);
+  const MrPtr from = reg(dev.pd(), source);
   const Pages target(kPage);
-  const MrPtr mr = reg(env.dev.pd(), target);
+  const MrPtr mr = reg(dev.pd(), target);
   std::atomic<bool> stop = false;
   int wrong = 0;
   std::thread changer([&] {
@@ -547,10 +520,10 @@ void rights_under_writes(const Env& env) {
   });
   unsigned counts[2] = {0, 0};
   std::string why;
-  std::optional<Link> link;
+  std::optional<Requests> link;
   for (unsigned i = 0; i < 300 && why.empty(); i++) {
     if (!link) {
-      link.emplace(env.dev, env.dev.pd());
+      link.emplace(dev, dev.pd());
     }
     source.paint(1000 + i);
     target.paint(5000);
@@ -575,19 +548,19 @@ void rights_under_writes(const Env& env) {
   std::printf("# rereg: %u WRITEs came, %u were refused\n", counts[1], counts[0]);
 }
 
-std::vector<Named> tests(const Env& env) {
-  const auto test = [&env](const char* name, void (*run)(const Env&)) {
-    return Named{name, [&env, run] { run(env); }};
+std::vector<Test> tests(const Device& dev) {
+  const auto test = [&dev](const char* name, void (*run)(const Device&)) {
+    return Test{name, [&dev, run] { run(dev); }};
   };
-  std::vector<Named> all;
+  std::vector<Test> all;
   for (int flags = 1; flags < 8; flags++) {
     std::string name = "change";
     name += (flags & kTrans) != 0 ? "-translation" : "";
     name += (flags & kPd) != 0 ? "-pd" : "";
     name += (flags & kAccess) != 0 ? "-access" : "";
-    all.push_back({name, [&env, flags] { combination(env, flags); }});
+    all.push_back({name, [&dev, flags] { combination(dev, flags); }});
   }
-  for (const Named& t :
+  for (const Test& t :
        {test("every-right", rights), test("every-place", places), test("old-and-new-pd", pds),
         test("refused-by-the-library", refused_by_the_library),
         test("failure-leaves-the-old", failure_leaves_the_old),
@@ -604,28 +577,9 @@ std::vector<Named> tests(const Env& env) {
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  std::string device = "tern0";
-  int gid_index = -1;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:")) != -1) {
-    switch (c) {
-      case 'd':
-        device = optarg;
-        break;
-      case 'g':
-        gid_index = std::atoi(optarg);
-        break;
-      default:
-        return 2;
-    }
-  }
-  try {
-    const guest::Device dev(device, gid_index);
-    const guest::Env env{.dev = dev};
-    const std::vector<const char*> patterns(argv + optind, argv + argc);
-    return guest::run_named("rereg", guest::tests(env), patterns) ? 0 : 1;
-  } catch (const std::exception& e) {
-    std::printf("not ok rereg/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv, {.group = "rereg", .run = [](const CommandLine& line) {
+                                    const Device dev(line.device, line.gid_index);
+                                    run_tests(tests(dev));
+                                  }});
 }

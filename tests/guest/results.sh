@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Sourced: prints result lines. A script sets $group first and ends with `exit $failed`.
 failed=0
@@ -33,6 +33,12 @@ check() {
 pass_on() {
 	grep -E '^(not )?ok' "$1"
 	! grep -q '^not ok' "$1" || failed=1
+}
+
+# part CMD...: runs a program whose results are a part of the script's, without its plan.
+part() {
+	"$@" | sed -u '/^1\.\./d'
+	return "${PIPESTATUS[0]}"
 }
 
 # until_true SECONDS CMD...: repeats CMD until it succeeds.

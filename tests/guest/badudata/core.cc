@@ -16,21 +16,14 @@
 #include <stdexcept>
 #include <thread>
 
+#include "counts.h"
+#include "program.h"
 #include "uverbs.h"
 
-namespace badudata {
+namespace guest::uverbs {
 namespace {
 
 constexpr int kProcesses = 500;
-
-bool in_tree() {
-  FILE* taint = std::fopen("/sys/module/tern_ib/taint", "r");
-  if (taint == nullptr) throw std::runtime_error("tern_ib is not loaded");
-  char flags[32] = {};
-  const bool any = std::fgets(flags, sizeof(flags), taint) != nullptr;
-  std::fclose(taint);
-  return !any || std::strchr(flags, 'O') == nullptr;
-}
 
 // Returns the number of task_struct in use, which root may read.
 long tasks() {
@@ -48,7 +41,7 @@ long tasks() {
 
 // GET_CONTEXT on a file that has a context. Returns its errno.
 int context_twice(const std::string& path) {
-  Uverbs verbs(path);
+  Uverbs verbs(path, sizeof(tern_uresp_alloc_ucontext));
   Method method{.object = UVERBS_OBJECT_DEVICE, .method = UVERBS_METHOD_GET_CONTEXT};
   return verbs.call(method);
 }
@@ -137,7 +130,7 @@ std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
 // A state that is refused must not keep the work queue from being destroyed.
 void wrong_state_locks_nothing(const std::string& path) {
   const Memory memory;
-  Uverbs verbs(path);
+  Uverbs verbs(path, sizeof(tern_uresp_alloc_ucontext));
   ib_uverbs_ex_modify_wq core = {};
   core.wq_handle = create_wq(verbs, memory);
   core.attr_mask = 1;  // the state
@@ -161,9 +154,9 @@ void wrong_state_locks_nothing(const std::string& path) {
 
 void core_refusals(const std::string& path) {
   // A stock ib_core leaks the task, and keeps the work queue locked.
-  if (!in_tree()) return;
+  if (!drivers_in_tree()) return;
   context_holds_no_task(path);
   wrong_state_locks_nothing(path);
 }
 
-}  // namespace badudata
+}  // namespace guest::uverbs

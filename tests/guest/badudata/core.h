@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace badudata {
+namespace guest::uverbs {
 
 // Requests that ib_core refuses, but not cleanly before the patches of
 // packaging/upstream/linux/rdma/series. They run only under a kernel built from the series, in
@@ -11,4 +11,4 @@ namespace badudata {
 // next boot.
 void core_refusals(const std::string& path);
 
-}  // namespace badudata
+}  // namespace guest::uverbs

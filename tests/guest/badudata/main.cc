@@ -39,11 +39,11 @@
 #include "core.h"
 #include "counts.h"
 #include "memory.h"
+#include "random.h"
 #include "records.h"
-#include "shared.h"
 #include "uverbs.h"
 
-namespace badudata {
+namespace guest::uverbs {
 namespace {
 
 constexpr const char* kDevice = "tern0";
@@ -88,7 +88,7 @@ constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1
 // The objects that the requests refer to: memory, a PD, a CQ.
 class Bench {
  public:
-  explicit Bench(const std::string& path) : verbs(path) {
+  explicit Bench(const std::string& path) : verbs(path, sizeof(tern_uresp_alloc_ucontext)) {
     arena_ = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     read_only_ = mmap(nullptr, kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     hole_ = mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -343,7 +343,7 @@ void modify_qp_table(Bench& bench) {
 void srq_tables(Bench& bench) {
   const int err = bench.verbs.call(Bench::send(bench.srq()));
   if (err == EOPNOTSUPP) {
-    std::printf("ok badudata/srq # SKIP the device has none\n");
+    report_skip("srq", "the device has none");
     return;
   }
   const auto srq = bench.verbs.response<ib_uverbs_create_srq_resp>();
@@ -386,7 +386,7 @@ void srq_tables(Bench& bench) {
 
 // Commands without a driver part; one in eight gets one all the same. Zeroed fields serve as
 // handles and indices.
-Request bare(killer::Random& random) {
+Request bare(Random& random) {
   struct Bare {
     std::uint32_t command;
     std::size_t core;
@@ -420,7 +420,7 @@ Request bare(killer::Random& random) {
 
 // Changes up to 3 bytes of a request from offset `from` on; the bytes before it hold the response
 // address.
-void spoil(killer::Random& random, std::vector<std::byte>& bytes, std::size_t from) {
+void spoil(Random& random, std::vector<std::byte>& bytes, std::size_t from) {
   if (bytes.size() <= from) return;
   constexpr std::uint8_t values[] = {0, 1, 2, 3, 4, 5, 7, 8, 31, 32, 63, 64, 127, 128, 254, 255};
   for (std::uint32_t n = random.below(4); n > 0; --n) {
@@ -430,7 +430,7 @@ void spoil(killer::Random& random, std::vector<std::byte>& bytes, std::size_t fr
 }
 
 void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
-  killer::Random random(seed);
+  Random random(seed);
   unsigned accepted = 0;
   for (unsigned done = 0; done < calls;) {
     Bench bench(path);
@@ -475,9 +475,9 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
               calls);
 }
 
-int run(std::uint64_t seed, unsigned calls) {
+void run(std::uint64_t seed, unsigned calls) {
   const std::string path = uverbs_path(kDevice);
-  const killer::Counts before = killer::read_counts(kDevice);
+  const Counts before = read_counts(kDevice);
   const std::int64_t charged_before = charged_pages();
   {
     Bench bench(path);
@@ -489,34 +489,27 @@ int run(std::uint64_t seed, unsigned calls) {
   record_tests(path, kDevice);
   core_refusals(path);
   at_random(path, seed, calls);
-  killer::Counts after;
+  Counts after;
   for (int i = 0; i < 100; ++i) {
-    after = killer::read_counts(kDevice);
+    after = read_counts(kDevice);
     if (after == before) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  report(after == before, "nothing-is-left", killer::difference(before, after));
+  report(after == before, "nothing-is-left", difference(before, after));
   const std::int64_t charged_after = charged_pages();
   report(charged_after == charged_before, "nothing-stays-charged",
          std::to_string(charged_after - charged_before) + " pages");
-  return failures() != 0;
 }
 
 }  // namespace
-}  // namespace badudata
+}  // namespace guest::uverbs
 
 int main(int argc, char** argv) {
+  using namespace guest;
   std::uint64_t seed = 3;
   unsigned calls = 8000;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view option = argv[i];
-    if (option == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 0);
-    if (option == "--calls") calls = static_cast<unsigned>(std::strtoul(argv[i + 1], nullptr, 0));
-  }
-  try {
-    return badudata::run(seed, calls);
-  } catch (const std::exception& error) {
-    badudata::report(false, "run", error.what());
-    return 1;
-  }
+  return run_program(argc, argv,
+                     {.group = "badudata",
+                      .options = {{"seed", &seed}, {"calls", &calls}},
+                      .run = [&](const CommandLine&) { uverbs::run(seed, calls); }});
 }

@@ -23,7 +23,7 @@
 #include "counts.h"
 #include "uverbs.h"
 
-namespace badudata {
+namespace guest::uverbs {
 namespace {
 
 constexpr std::size_t kArena = 16 * kPage;
@@ -51,7 +51,7 @@ void* map_anonymous(int prot, int flags) {
 class Bench {
  public:
   explicit Bench(const std::string& path)
-      : verbs(path),
+      : verbs(path, sizeof(tern_uresp_alloc_ucontext)),
         arena_(map_anonymous(PROT_READ | PROT_WRITE, MAP_PRIVATE)),
         read_only_(map_anonymous(PROT_READ, MAP_SHARED)) {
     pd = alloc_pd();
@@ -139,7 +139,7 @@ void windows(Bench& bench) {
     good.core.mw_type = type;
     const std::string verb = "alloc_mw-type-" + std::to_string(type);
     if (call(good) == EOPNOTSUPP) {
-      std::printf("ok badudata/%s # SKIP the device has none\n", verb.c_str());
+      report_skip(verb, "the device has none");
       continue;
     }
     run_table<AllocMw>(verb, good,
@@ -167,7 +167,7 @@ void regions(Bench& bench) {
   good.core.access_flags = kLocalWrite | kRemoteAll | kBind;
   const int err = call(good);
   if (err == EOPNOTSUPP) {
-    std::printf("ok badudata/rereg_mr # SKIP the device has none\n");
+    report_skip("rereg_mr", "the device has none");
     return;
   }
   const std::uint32_t fixed = bench.reg_mr(bench.read_only(), 0);
@@ -256,7 +256,7 @@ void region_attributes(Bench& bench) {
   const std::uint64_t iova = 0x10000000 + 64;
   const int err = reg_mr_by_ioctl(bench, bench.arena() + 64, 3 * kPage, iova, handle);
   if (err == EPROTONOSUPPORT) {
-    std::printf("ok badudata/query_mr # SKIP the kernel has no method that registers memory\n");
+    report_skip("query_mr", "the kernel has no method that registers memory");
     return;
   }
   std::uint32_t lkey = 0;
@@ -323,9 +323,7 @@ void dmabuf_driver_data(Bench& bench) {
   const int err_good = reg_dmabuf(bench, dmabuf, 0, &response);
   close(dmabuf);
   if (err_good == EPROTONOSUPPORT) {
-    std::printf(
-        "ok badudata/reg_dmabuf # SKIP the kernel has no method that takes a dma-buf and driver "
-        "data\n");
+    report_skip("reg_dmabuf", "the kernel has no method that takes a dma-buf and driver data");
     return;
   }
   report(err_bad == EOPNOTSUPP && err_good == 0 && response == 0, "reg_dmabuf-takes-no-driver-data",
@@ -523,7 +521,7 @@ struct Map {
 };
 
 void mmap_table(Bench& bench, const Dm& dm, const std::string& path) {
-  const Uverbs other(path);
+  const Uverbs other(path, sizeof(tern_uresp_alloc_ucontext));
   const Map good{
       .fd = bench.verbs.fd(), .offset = dm.response.mmap_offset, .length = dm.response.mmap_size};
   run_table<Map>(
@@ -545,9 +543,7 @@ void mmap_table(Bench& bench, const Dm& dm, const std::string& path) {
       });
 }
 
-std::int64_t dm_bytes(const std::string& device) {
-  return killer::read_counts(device).at("dm_bytes");
-}
+std::int64_t dm_bytes(const std::string& device) { return read_counts(device).at("dm_bytes"); }
 
 // Device memory that is freed while mapped is not reused before its last mapping is gone.
 void mappings(Bench& bench, const std::string& device) {
@@ -591,7 +587,7 @@ void device_memory(const std::string& path, const std::string& device) {
     Bench bench(path);
     Dm dm(bench, kLength);
     if (dm.err == EOPNOTSUPP || dm.err == EPROTONOSUPPORT) {
-      std::printf("ok badudata/dm # SKIP the device has none\n");
+      report_skip("dm", "the device has none");
       return;
     }
     alloc_dm_table(bench);
@@ -617,4 +613,4 @@ void memory_tables(const std::string& path, const std::string& device) {
   device_memory(path, device);
 }
 
-}  // namespace badudata
+}  // namespace guest::uverbs

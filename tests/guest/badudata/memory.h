@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace badudata {
+namespace guest::uverbs {
 
 // Tests memory windows, reregistration and device memory of the device at `path`.
 void memory_tables(const std::string& path, const std::string& device);
 
-}  // namespace badudata
+}  // namespace guest::uverbs

@@ -22,7 +22,7 @@
 #include "counts.h"
 #include "uverbs.h"
 
-namespace badudata {
+namespace guest::uverbs {
 namespace {
 
 constexpr std::uint64_t kRecord = 128;  // of a CQ
@@ -112,9 +112,7 @@ class Cqs {
 };
 
 // Pages that the driver has pinned, whichever process they are charged to.
-std::int64_t pinned(const std::string& device) {
-  return killer::read_counts(device).at("pinned_pages");
-}
+std::int64_t pinned(const std::string& device) { return read_counts(device).at("pinned_pages"); }
 
 // Waits for a pin count; the kernel may release pages a moment after the call.
 bool settles(const std::string& device, std::int64_t wanted) {
@@ -230,4 +228,4 @@ void record_tests(const std::string& path, const std::string& device) {
   forked(path, device);
 }
 
-}  // namespace badudata
+}  // namespace guest::uverbs

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
-namespace badudata {
+namespace guest::uverbs {
 
 // Pages that this process has pinned, as charged to RLIMIT_MEMLOCK (VmPin).
 std::int64_t charged_pages();
 
 void record_tests(const std::string& path, const std::string& device);
 
-}  // namespace badudata
+}  // namespace guest::uverbs

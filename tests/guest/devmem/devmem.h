@@ -5,26 +5,45 @@
 #include <cstdint>
 #include <vector>
 
-#include "dm_far.h"
-#include "runner.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 
-struct Env {
+// An end with as much device memory as host memory.
+struct Both {
+  ibv_qp_type type = IBV_QPT_RC;
+  std::uint32_t length = 64 * 1024;
+  int access = kAllAccess;
+  Part part{};
+
+  [[nodiscard]] EndSpec spec() const {
+    return {
+        .type = type, .memory = length, .device_memory = length, .access = access, .part = part};
+  }
+};
+inline PairOptions both(const Both& here) { return alike(here.spec()); }
+inline PairOptions both(const Both& here, const Both& there) {
+  PairOptions options = alike(there.spec());
+  options.local = here.spec();
+  return options;
+}
+
+struct Scene {
   const Device& dev;
-  Wire* wire;              // nullptr if the device has no device memory
+  Link* link;              // nullptr if the device has no device memory
   std::uint64_t size;      // max_dm_size
   std::uint64_t expected;  // the size configured for the device; 0: unknown
   bool across;             // the far end is on another machine
 };
 
 // Allocations and regions of one process.
-std::vector<Named> api_tests(const Env& env);
+std::vector<Test> api_tests(const Scene& env);
 // Requests of every type from, to and between both kinds of memory.
-std::vector<Named> data_tests(const Env& env);
+std::vector<Test> data_tests(const Scene& env);
 // Bounds of regions, and ordering between CPU and device accesses.
-std::vector<Named> bounds_tests(const Env& env);
+std::vector<Test> bounds_tests(const Scene& env);
 // A device with neither windows nor device memory.
-std::vector<Named> bare_tests(const Env& env);
+std::vector<Test> bare_tests(const Scene& env);
 
 }  // namespace guest

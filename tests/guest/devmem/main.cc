@@ -36,110 +36,47 @@
 // Proves: The same between two machines.
 #include "devmem.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <memory>
-#include <string>
 #include <vector>
 
 namespace guest {
-
 namespace {
 
-struct Options {
-  std::string device = "tern0";
-  int gid_index = -1;
-  std::string host;
-  std::string port = "18516";
-  std::uint64_t expected = 0;
-  bool serve = false;
-  bool bare = false;
-  std::vector<const char*> patterns;
-};
-
-Options parse(int argc, char** argv) {
-  Options o;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:c:p:m:sb")) != -1) {
-    switch (c) {
-      case 'd':
-        o.device = optarg;
-        break;
-      case 'g':
-        o.gid_index = std::atoi(optarg);
-        break;
-      case 'c':
-        o.host = optarg;
-        break;
-      case 'p':
-        o.port = optarg;
-        break;
-      case 'm':
-        o.expected = std::strtoull(optarg, nullptr, 0);
-        break;
-      case 's':
-        o.serve = true;
-        break;
-      case 'b':
-        o.bare = true;
-        break;
-      default:
-        std::exit(2);
-    }
-  }
-  o.patterns.assign(argv + optind, argv + argc);
-  return o;
-}
-
-int run(const Options& options) {
-  const Device dev(options.device, options.gid_index);
-  std::unique_ptr<Device> far_dev;
-  std::unique_ptr<Server> server;
-  std::unique_ptr<Wire> wire;
-  if (!options.host.empty()) {
-    wire = tcp_wire(options.host, options.port);
-  } else if (!options.bare) {
-    far_dev = std::make_unique<Device>(options.device, options.gid_index);
-    server = std::make_unique<Server>(*far_dev);
-    wire = local_wire(*server);
-  }
-  const Env env{.dev = dev,
-                .wire = wire.get(),
-                .size = max_dm_size(dev.context()),
-                .expected = options.expected,
-                .across = !options.host.empty()};
-  std::vector<Named> tests;
-  const auto add = [&](const std::vector<Named>& more) {
+void run(const CommandLine& line, std::uint64_t expected, bool bare) {
+  const Device dev(line.device, line.gid_index);
+  const auto link = bare ? nullptr : open_link(line);
+  const Scene env{.dev = dev,
+                  .link = link.get(),
+                  .size = max_dm_size(dev.context()),
+                  .expected = expected,
+                  .across = !line.host.empty()};
+  std::vector<Test> tests;
+  const auto add = [&](const std::vector<Test>& more) {
     tests.insert(tests.end(), more.begin(), more.end());
   };
-  if (options.bare) {
+  if (bare) {
+    set_group("bare");
     add(bare_tests(env));
-    return run_named("bare", tests, options.patterns) ? 0 : 1;
+  } else {
+    if (!env.across) {
+      add(api_tests(env));
+    }
+    add(data_tests(env));
+    add(bounds_tests(env));
   }
-  if (!env.across) {
-    add(api_tests(env));
-  }
-  add(data_tests(env));
-  add(bounds_tests(env));
-  return run_named("devmem", tests, options.patterns) ? 0 : 1;
+  run_tests(tests);
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  const guest::Options options = guest::parse(argc, argv);
-  try {
-    if (options.serve) {
-      guest::serve(options.device, options.gid_index, options.port);
-      return 0;
-    }
-    return guest::run(options);
-  } catch (const std::exception& e) {
-    std::printf("not ok devmem/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  std::uint64_t expected = 0;
+  bool bare = false;
+  return run_program(argc, argv,
+                     {.group = "devmem",
+                      .port = "18516",
+                      .options = {{"m", &expected}, {"b", &bare}},
+                      .run = [&](const CommandLine& line) { run(line, expected, bare); },
+                      .serve = [](const CommandLine& line) { serve(line, true); }});
 }

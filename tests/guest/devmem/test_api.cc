@@ -16,13 +16,13 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-std::uint64_t dm_bytes(const Env& env) {
-  const auto counts = killer::read_counts(ibv_get_device_name(env.dev.context()->device));
+std::uint64_t dm_bytes(const Scene& env) {
+  const auto counts = read_counts(ibv_get_device_name(env.dev.context()->device));
   return static_cast<std::uint64_t>(counts.at("dm_bytes"));
 }
 
-std::uint64_t alive_dms(const Env& env) {
-  const auto counts = killer::read_counts(ibv_get_device_name(env.dev.context()->device));
+std::uint64_t alive_dms(const Scene& env) {
+  const auto counts = read_counts(ibv_get_device_name(env.dev.context()->device));
   return static_cast<std::uint64_t>(counts.at("alive_dm"));
 }
 
@@ -33,7 +33,7 @@ void refused(const DmPtr& dm, int expected, const std::string& what) {
 }
 
 // Makes as many allocations of this size as fit; the one after them fails with ENOMEM.
-std::vector<DmPtr> exhaust(const Env& env, std::uint64_t length, std::uint32_t log_align = 0) {
+std::vector<DmPtr> exhaust(const Scene& env, std::uint64_t length, std::uint32_t log_align = 0) {
   std::vector<DmPtr> all;
   while (DmPtr dm = try_alloc_dm(env.dev.context(), length, log_align)) {
     all.push_back(std::move(dm));
@@ -43,7 +43,7 @@ std::vector<DmPtr> exhaust(const Env& env, std::uint64_t length, std::uint32_t l
   return all;
 }
 
-void max_size(const Env& env) {
+void max_size(const Scene& env) {
   require(env.size != 0, "max_dm_size is 0");
   require(env.expected == 0 || env.size == env.expected, "max_dm_size {}, not {}", env.size,
           env.expected);
@@ -60,7 +60,7 @@ void max_size(const Env& env) {
   }
 }
 
-void lengths(const Env& env) {
+void lengths(const Scene& env) {
   refused(try_alloc_dm(env.dev.context(), 0), EINVAL, "of no byte");
   for (const std::uint64_t n : {1UL, 2UL, 3UL, 4UL, 5UL, 7UL, 8UL, 100UL, kPage - 1, kPage,
                                 kPage + 1, 2 * kPage + 3, 65536UL, 1000003UL}) {
@@ -81,7 +81,7 @@ void lengths(const Env& env) {
 }
 
 // Allocations of one page at this alignment fill every aligned place, despite the gaps between.
-void alignments(const Env& env) {
+void alignments(const Scene& env) {
   for (std::uint32_t log = 0; log <= 12; log++) {
     require(alloc_dm(env.dev.context(), 64, log) != nullptr, "alignment {}", log);
   }
@@ -100,7 +100,7 @@ void alignments(const Env& env) {
   }
 }
 
-void exhaustion(const Env& env) {
+void exhaustion(const Scene& env) {
   const std::uint64_t chunk = env.size / 64;
   for (int round = 0; round < 3; round++) {
     std::vector<DmPtr> all = exhaust(env, chunk);
@@ -120,7 +120,7 @@ void exhaustion(const Env& env) {
   }
 }
 
-void pages(const Env& env) {
+void pages(const Scene& env) {
   const std::uint64_t most = std::min<std::uint64_t>(env.size / kPage, 4096);
   std::vector<DmPtr> all;
   for (std::uint64_t i = 0; i < most; i++) {
@@ -144,7 +144,7 @@ void pages(const Env& env) {
   }
 }
 
-void zeroed(const Env& env) {
+void zeroed(const Scene& env) {
   for (int round = 0; round < 2; round++) {
     const DmPtr dm = alloc_dm(env.dev.context(), env.size);
     const std::vector<std::byte> bytes = dm_read(dm.get(), 0, env.size);
@@ -156,7 +156,7 @@ void zeroed(const Env& env) {
   }
 }
 
-void copies(const Env& env) {
+void copies(const Scene& env) {
   constexpr std::uint64_t kLength = 1024;
   const Space space(env.dev, Kind::kDevice, kLength);
   constexpr std::size_t kGuard = 16;
@@ -183,7 +183,7 @@ void copies(const Env& env) {
 }
 
 // A refused copy changes no byte on either side.
-void refused_copies(const Env& env, const std::vector<std::array<std::uint64_t, 2>>& cases,
+void refused_copies(const Scene& env, const std::vector<std::array<std::uint64_t, 2>>& cases,
                     int expected) {
   constexpr std::uint64_t kLength = 1024;
   const Space space(env.dev, Kind::kDevice, kLength);
@@ -203,7 +203,7 @@ void refused_copies(const Env& env, const std::vector<std::array<std::uint64_t, 
   space.check(1);
 }
 
-void comp_mask(const Env& env) {
+void comp_mask(const Scene& env) {
   for (std::uint32_t bit = 0; bit < 32; bit++) {
     refused(try_alloc_dm(env.dev.context(), 64, 0, 1U << bit), EINVAL, "with a comp_mask");
   }
@@ -212,7 +212,7 @@ void comp_mask(const Env& env) {
 }
 
 // A refused ibv_free_dm() leaves mapping, regions and keys usable.
-void free_busy(const Env& env) {
+void free_busy(const Scene& env) {
   DmPtr dm = alloc_dm(env.dev.context(), 4 * kPage);
   MrPtr first = reg_dm(env.dev.pd(), dm.get(), 0, kPage);
   const MrPtr second = reg_dm(env.dev.pd(), dm.get(), kPage, 0);
@@ -229,7 +229,7 @@ void free_busy(const Env& env) {
           dm_bytes(env), alive_dms(env));
 }
 
-void regions(const Env& env) {
+void regions(const Scene& env) {
   constexpr std::uint64_t kLength = 2 * kPage + 100;
   const DmPtr dm = alloc_dm(env.dev.context(), kLength);
   for (const std::uint64_t offset : {0UL, 1UL, 4UL, 63UL, kPage - 1, kPage, kPage + 1, kLength}) {
@@ -246,7 +246,7 @@ void regions(const Env& env) {
   }
 }
 
-void refused_regions(const Env& env) {
+void refused_regions(const Scene& env) {
   constexpr std::uint64_t kLength = kPage;
   const DmPtr dm = alloc_dm(env.dev.context(), kLength);
   constexpr std::array<std::array<std::uint64_t, 2>, 9> kRanges{{{0, kLength + 1},
@@ -280,9 +280,9 @@ void refused_regions(const Env& env) {
 
 }  // namespace
 
-std::vector<Named> api_tests(const Env& env) {
-  const auto test = [&env](const char* name, void (*run)(const Env&)) {
-    return Named{name, [&env, run] { run(env); }};
+std::vector<Test> api_tests(const Scene& env) {
+  const auto test = [&env](const char* name, void (*run)(const Scene&)) {
+    return Test{name, [&env, run] { run(env); }};
   };
   return {
       test("max-size", max_size),

@@ -10,7 +10,7 @@
 namespace guest {
 namespace {
 
-void not_advertised(const Env& env) {
+void not_advertised(const Scene& env) {
   ibv_device_attr_ex attr{};
   require_err(ibv_query_device_ex(env.dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
   require(attr.max_dm_size == 0, "max_dm_size {}", attr.max_dm_size);
@@ -21,7 +21,7 @@ void not_advertised(const Env& env) {
           "device_cap_flags {:#x}", static_cast<unsigned>(flags));
 }
 
-void no_device_memory(const Env& env) {
+void no_device_memory(const Scene& env) {
   for (const std::size_t n : {0UL, 1UL, 4096UL, 1UL << 20}) {
     const DmPtr dm = try_alloc_dm(env.dev.context(), n);
     require(!dm, "ibv_alloc_dm succeeds");
@@ -29,7 +29,7 @@ void no_device_memory(const Env& env) {
   }
 }
 
-void no_window(const Env& env) {
+void no_window(const Scene& env) {
   for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
     ibv_mw* mw = ibv_alloc_mw(env.dev.pd(), type);
     const int err = errno;
@@ -39,7 +39,7 @@ void no_window(const Env& env) {
 }
 
 // A QP with bind among its send operations, and a bind on a QP without it.
-void no_bind(const Env& env) {
+void no_bind(const Scene& env) {
   const CqPtr cq = create_cq(env.dev, 16);
   QpSpec spec{.type = IBV_QPT_RC,
               .send_cq = cq.get(),
@@ -72,55 +72,39 @@ void no_bind(const Env& env) {
   expect_quiet(cq.get(), 100);
 }
 
-void no_object(const Env& env) {
-  const auto counts = killer::read_counts(ibv_get_device_name(env.dev.context()->device));
+void no_object(const Scene& env) {
+  const auto counts = read_counts(ibv_get_device_name(env.dev.context()->device));
   for (const char* name : {"alive_mw", "alive_dm", "dm_bytes"}) {
     require(counts.at(name) == 0, "{} is {}", name, counts.at(name));
   }
 }
 
 // A WRITE, a READ and a SEND between two local QPs.
-void other_things(const Env& env) {
-  const CqPtr cq = create_cq(env.dev, 16);
-  const Memory memory(env.dev.pd(), 8192, kAllAccess);
-  ibv_qp_cap cap{.max_send_wr = 4,
-                 .max_recv_wr = 4,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  const QpPtr a = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-  const QpPtr b = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-  const Connection how{.mtu = env.dev.active_mtu()};
-  const Endpoint here{.qpn = a->qp_num, .psn = 1, .gid = env.dev.gid()};
-  const Endpoint there{.qpn = b->qp_num, .psn = 2, .gid = env.dev.gid()};
-  connect(a.get(), env.dev, how, here, there);
-  connect(b.get(), env.dev, how, there, here);
+void other_things(const Scene& env) {
+  const Pair pair(env.dev);
+  constexpr Range kAll{0, 4096};
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
-    const std::uint64_t from = opcode == IBV_WR_RDMA_READ ? 4096 : 0;
-    fill(memory.bytes(), 1);
-    fill(memory.bytes().subspan(from, 4096), 2);
-    const ibv_sge into = memory.sge(4096, 4096);
+    const bool read = opcode == IBV_WR_RDMA_READ;
+    pair.fill(kAll, read ? 1 : 2);
+    pair.remote.fill(kAll, read ? 2 : 1);
     if (opcode == IBV_WR_SEND) {
-      require_err(post_recv(b.get(), 1, {&into, 1}), 0, "ibv_post_recv");
+      pair.remote.post_recv(1, kAll);
     }
-    const Send send{.opcode = opcode,
-                    .sges = {memory.sge(0, 4096)},
-                    .raddr = memory.address(4096),
-                    .rkey = memory.rkey()};
-    require_err(post(a.get(), Api::kWr, send), 0, "post");
-    for (const ibv_wc& wc : poll(cq.get(), opcode == IBV_WR_SEND ? 2 : 1)) {
-      require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
+    pair.run(pair.request(opcode, kAll.length), Api::kWr);
+    if (opcode == IBV_WR_SEND) {
+      pair.expect_recv(1);
     }
-    require(!mismatch(memory.bytes().subspan(4096 - from, 4096), 2), "the bytes differ");
+    pair.check(kAll, 2);
+    pair.remote.check(kAll, 2);
   }
-  require_err(to_state(a.get(), IBV_QPS_ERR), 0, "to ERR");
+  require_err(to_state(pair.local.qp(), IBV_QPS_ERR), 0, "to ERR");
 }
 
 }  // namespace
 
-std::vector<Named> bare_tests(const Env& env) {
-  const auto test = [&env](const char* name, void (*run)(const Env&)) {
-    return Named{name, [&env, run] { run(env); }};
+std::vector<Test> bare_tests(const Scene& env) {
+  const auto test = [&env](const char* name, void (*run)(const Scene&)) {
+    return Test{name, [&env, run] { run(env); }};
   };
   return {test("not-advertised", not_advertised), test("no-device-memory", no_device_memory),
           test("no-window", no_window),           test("no-bind", no_bind),

@@ -10,11 +10,11 @@
 namespace guest {
 namespace {
 
-struct Type {
+struct Named {
   ibv_qp_type type;
   const char* name;
 };
-constexpr Type kTypes[] = {
+constexpr Named kNamed[] = {
     {IBV_QPT_RC, "rc"}, {IBV_QPT_UC, "uc"}, {IBV_QPT_UD, "ud"}, {IBV_QPT_XRC_SEND, "xrc"}};
 
 struct Op {
@@ -36,107 +36,106 @@ bool allows(ibv_qp_type type, ibv_wr_opcode opcode) {
   return type != IBV_QPT_UC || opcode != IBV_WR_RDMA_READ;
 }
 
-bool is_send(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
-}
-
-bool takes_receive(ibv_wr_opcode opcode) {
-  return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+// Posts a receive for payload to this range.
+void receive(const Pair& pair, std::uint64_t wr_id, Range there) {
+  there.offset -= pair.local.header();
+  there.length += pair.local.header();
+  pair.remote.post_recv(wr_id, there);
 }
 
 // One request of `length` bytes. Checks all of both memories afterwards, the bytes around the data
 // too.
-void transfer(const Couple& couple, const Op& op, const Piece& here, const Piece& there, Api api,
+void transfer(const Pair& pair, const Op& op, const Range& here, const Range& there, Api api,
               std::uint64_t seed, unsigned flags = 0) {
   const bool read = op.opcode == IBV_WR_RDMA_READ;
   const Patch near{.offset = here.offset, .length = here.length, .seed = seed};
   Patch far{.offset = there.offset, .length = there.length, .seed = seed};
-  const Space& space = couple.near.space(here.kind);
+  const Space& space = pair.local.space(here.kind);
   space.paint(1000 + seed, read ? Patches{} : Patches(&near, 1));
-  couple.far.paint(there.kind, 2000 + seed, read ? Patches(&far, 1) : Patches{});
-  if (takes_receive(op.opcode)) {
-    couple.recv(seed, there);
+  pair.remote.paint(there.kind, 2000 + seed, read ? Patches(&far, 1) : Patches{});
+  if (needs_recv(op.opcode)) {
+    receive(pair, seed, there);
   }
-  Send send = couple.request(op.opcode, here, there);
+  Send send = pair.request(op.opcode, here, there);
   send.wr_id = ~seed;
+  send.imm = 0x1badcafe;
   send.flags |= flags;
   if ((flags & IBV_SEND_INLINE) != 0) {
     send.sges[0].lkey = 0;
   }
-  couple.run(send, api);
-  if (takes_receive(op.opcode)) {
-    const ibv_wc wc = couple.received(seed);
-    const bool ud = couple.near.spec().type == IBV_QPT_UD;
-    far.ahead = ud ? kGrh : 0;
+  pair.run(send, api);
+  if (needs_recv(op.opcode)) {
+    const ibv_wc wc = pair.expect_recv(seed);
+    far.ahead = pair.local.header();
     require(wc.byte_len == there.length + far.ahead, "receive of {} bytes", wc.byte_len);
     require(op.opcode == IBV_WR_SEND || wc.imm_data == htonl(send.imm), "another immediate");
   }
   space.check(1000 + seed, {&near, 1});
-  couple.far.check(there.kind, 2000 + seed, {&far, 1});
+  pair.remote.check(there.kind, 2000 + seed, {&far, 1});
 }
 
 // Lengths around words, cache lines, packets and pages, each at a different offset.
-void transfers(const Env& env, const Type& type, const Op& op, Kind here, Kind there) {
+void transfers(const Scene& env, const Named& type, const Op& op, Kind here, Kind there) {
   constexpr std::uint32_t kLengths[] = {1,  3,    4,    5,    8,    63,   64,
                                         65, 1023, 1024, 4095, 4096, 4097, 12345};
-  const Couple couple(env.dev, *env.wire, {.type = type.type});
+  const Pair pair(env.dev, *env.link, both({.type = type.type}));
   std::uint64_t i = 0;
   for (const std::uint32_t n : kLengths) {
     if (type.type == IBV_QPT_UD && n > 4096) {
       break;
     }
     i++;
-    transfer(couple, op, {.kind = here, .length = n, .offset = 128 + i * 7 % 61},
-             {.kind = there, .length = n, .offset = 4096 - 64 + i * 13 % 67},
+    transfer(pair, op, {.offset = 128 + i * 7 % 61, .length = n, .kind = here},
+             {.offset = 4096 - 64 + i * 13 % 67, .length = n, .kind = there},
              i % 2 == 0 ? Api::kPost : Api::kWr, i);
   }
 }
 
-void atomics(const Env& env, const Type& type, const Op& op, Kind here, Kind there) {
-  const Couple couple(env.dev, *env.wire, {.type = type.type});
+void atomics(const Scene& env, const Named& type, const Op& op, Kind here, Kind there) {
+  const Pair pair(env.dev, *env.link, both({.type = type.type}));
   for (std::uint64_t i = 0; i < 12; i++) {
     const std::uint64_t at = i * 8 + (i % 3) * 4096;
     const std::uint64_t was = 0xfffffffffffffff0U + i * 3;
     const bool add = op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
     const bool hits = i % 2 == 0;
     // The returned value may go to any address.
-    const Piece result{.kind = here, .length = 8, .offset = 500 + i};
+    const Range result{.offset = 500 + i, .length = 8, .kind = here};
     const Patch before{.offset = at, .length = 8, .seed = was, .number = true};
-    couple.near.space(here).paint(100 + i);
-    couple.far.paint(there, 200 + i, {&before, 1});
-    Send send = couple.request(op.opcode, result, {.kind = there, .length = 8, .offset = at});
+    pair.local.space(here).paint(100 + i);
+    pair.remote.paint(there, 200 + i, {&before, 1});
+    Send send = pair.request(op.opcode, result, {.offset = at, .length = 8, .kind = there});
     send.compare_add = add ? 0x1111 * (i + 1) : hits ? was : was + 1;
     send.swap = 0x0102030405060708U + i;
-    couple.run(send, i % 4 < 2 ? Api::kPost : Api::kWr);
+    pair.run(send, i % 4 < 2 ? Api::kPost : Api::kWr);
     Patch now = before;
     now.seed = add ? was + send.compare_add : hits ? send.swap : was;
     const Patch answer{.offset = result.offset, .length = 8, .seed = was, .number = true};
-    couple.near.space(here).check(100 + i, {&answer, 1});
-    couple.far.check(there, 200 + i, {&now, 1});
+    pair.local.space(here).check(100 + i, {&answer, 1});
+    pair.remote.check(there, 200 + i, {&now, 1});
   }
 }
 
 // Batches of FETCH_AND_ADD on one word: each fetches the next value, and none is lost.
-void many_additions(const Env& env) {
-  const Couple couple(env.dev, *env.wire);
-  couple.far.paint(Kind::kDevice, 5, {});
+void many_additions(const Scene& env) {
+  const Pair pair(env.dev, *env.link, both({}));
+  pair.remote.paint(Kind::kDevice, 5, {});
   const Patch zero{.offset = 64, .length = 8, .number = true};
-  couple.far.paint(Kind::kDevice, 5, {&zero, 1});
-  const Piece there{.kind = Kind::kDevice, .length = 8, .offset = 64};
+  pair.remote.paint(Kind::kDevice, 5, {&zero, 1});
+  const Range there{.offset = 64, .length = 8, .kind = Kind::kDevice};
   constexpr std::uint64_t kRounds = 64;
   constexpr std::uint64_t kBatch = 8;
   for (std::uint64_t i = 0; i < kRounds; i++) {
     std::vector<Send> sends;
     for (std::uint64_t n = 0; n < kBatch; n++) {
-      sends.push_back(couple.request(IBV_WR_ATOMIC_FETCH_AND_ADD,
-                                     {.kind = Kind::kDevice, .length = 8, .offset = 8 * n}, there));
+      sends.push_back(pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                   {.offset = 8 * n, .length = 8, .kind = Kind::kDevice}, there));
       sends.back().compare_add = 1;
     }
-    require_err(post(couple.near.qp(), Api::kPost, sends), 0, "ibv_post_send");
-    for (const ibv_wc& wc : poll(couple.near.send_cq(), kBatch)) {
+    require_err(post(pair.local.qp(), Api::kPost, sends), 0, "ibv_post_send");
+    for (const ibv_wc& wc : poll(pair.local.send_cq(), kBatch)) {
       require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
     }
-    const auto bytes = dm_read(couple.near.space(Kind::kDevice).dm(), 0, 8 * kBatch);
+    const auto bytes = dm_read(pair.local.space(Kind::kDevice).dm(), 0, 8 * kBatch);
     for (std::uint64_t n = 0; n < kBatch; n++) {
       std::uint64_t got = 0;
       std::memcpy(&got, &bytes[8 * n], sizeof(got));
@@ -144,83 +143,85 @@ void many_additions(const Env& env) {
     }
   }
   const Patch sum{.offset = 64, .length = 8, .seed = kRounds * kBatch, .number = true};
-  couple.far.check(Kind::kDevice, 5, {&sum, 1});
+  pair.remote.check(Kind::kDevice, 5, {&sum, 1});
 }
 
 // Inline data comes from the CPU and goes to both kinds of memory.
-void inline_data(const Env& env, const Type& type) {
-  const Couple couple(env.dev, *env.wire, {.type = type.type});
+void inline_data(const Scene& env, const Named& type) {
+  const Pair pair(env.dev, *env.link, both({.type = type.type}));
   std::uint64_t i = 0;
   for (const Op& op : kOps) {
     if (op.opcode == IBV_WR_RDMA_READ || !allows(type.type, op.opcode)) {
       continue;
     }
-    for (const std::uint32_t n : {1U, 4U, 17U, couple.near.max_inline()}) {
+    for (const std::uint32_t n : {1U, 4U, 17U, pair.local.cap().max_inline_data}) {
       i++;
-      transfer(couple, op, {.kind = Kind::kHost, .length = n, .offset = i * 3},
-               {.kind = Kind::kDevice, .length = n, .offset = 100 + i},
+      transfer(pair, op, {.offset = i * 3, .length = n, .kind = Kind::kHost},
+               {.offset = 100 + i, .length = n, .kind = Kind::kDevice},
                i % 2 == 0 ? Api::kPost : Api::kWr, i, IBV_SEND_INLINE);
     }
   }
 }
 
 // One message is gathered from both kinds of memory and scattered to both.
-void mixed_pieces(const Env& env) {
-  const Couple couple(env.dev, *env.wire);
+void mixed_pieces(const Scene& env) {
+  const Pair pair(env.dev, *env.link, both({}));
   constexpr std::array<std::uint32_t, 4> kLength{100, 5001, 37, 3000};
-  std::array<Piece, 4> here;
-  std::array<Piece, 4> there;
+  std::array<Range, 4> here;
+  std::array<Range, 4> there;
   std::array<std::vector<Patch>, 2> near;
   std::array<std::vector<Patch>, 2> far;
   for (std::size_t i = 0; i < 4; i++) {
-    here[i] = {.kind = kKinds[i % 2], .length = kLength[i], .offset = 10000 * i + 3};
-    there[i] = {.kind = kKinds[(i + 1) / 2 % 2], .length = kLength[i], .offset = 40001 - 10000 * i};
+    here[i] = {.offset = 10000 * i + 3, .length = kLength[i], .kind = kKinds[i % 2]};
+    there[i] = {.offset = 40001 - 10000 * i, .length = kLength[i], .kind = kKinds[(i + 1) / 2 % 2]};
     near[i % 2].push_back({.offset = here[i].offset, .length = kLength[i], .seed = 30 + i});
     far[(i + 1) / 2 % 2].push_back(
         {.offset = there[i].offset, .length = kLength[i], .seed = 30 + i});
   }
   for (const Api api : kBothApis) {
     for (const Kind kind : kKinds) {
-      couple.near.space(kind).paint(11, near[static_cast<std::size_t>(kind)]);
-      couple.far.paint(kind, 12);
+      pair.local.space(kind).paint(11, near[static_cast<std::size_t>(kind)]);
+      pair.remote.paint(kind, 12);
     }
-    couple.far.recv(9, there);
-    couple.run(couple.request(IBV_WR_SEND, here, {}), api);
-    require(couple.received(9).byte_len == 8138, "a receive of another length");
+    pair.remote.post_recv(9, there);
+    pair.run(pair.request(IBV_WR_SEND, here, {}), api);
+    require(pair.expect_recv(9).byte_len == 8138, "a receive of another length");
     for (const Kind kind : kKinds) {
-      couple.near.space(kind).check(11, near[static_cast<std::size_t>(kind)]);
-      couple.far.check(kind, 12, far[static_cast<std::size_t>(kind)]);
+      pair.local.space(kind).check(11, near[static_cast<std::size_t>(kind)]);
+      pair.remote.check(kind, 12, far[static_cast<std::size_t>(kind)]);
     }
   }
 }
 
-void srq(const Env& env) {
-  const Couple couple(env.dev, *env.wire, {}, EndSpec{.srq = true});
+void srq(const Scene& env) {
+  PairOptions options = both({});
+  options.remote.srq = true;
+  const Pair pair(env.dev, *env.link, options);
   std::uint64_t i = 0;
   for (const std::uint32_t n : {1U, 64U, 4096U, 9000U}) {
     i++;
-    transfer(couple, kOps[0], {.kind = Kind::kDevice, .length = n, .offset = i},
-             {.kind = Kind::kDevice, .length = n, .offset = 1000 + i}, Api::kPost, i);
+    transfer(pair, kOps[0], {.offset = i, .length = n, .kind = Kind::kDevice},
+             {.offset = 1000 + i, .length = n, .kind = Kind::kDevice}, Api::kPost, i);
   }
 }
 
 // Messages of at least 512 packets.
-void large(const Env& env) {
+void large(const Scene& env) {
   constexpr std::uint32_t kLength = 2 << 20;
-  const Couple couple(env.dev, *env.wire, {.length = kLength + 4096});
+  const Pair pair(env.dev, *env.link, both({.length = kLength + 4096}));
   for (const Op& op : {kOps[0], kOps[2], kOps[4]}) {
     for (const Kind here : kKinds) {
-      transfer(couple, op, {.kind = here, .length = kLength, .offset = 1023},
-               {.kind = Kind::kDevice, .length = kLength, .offset = 77}, Api::kPost, 3);
+      transfer(pair, op, {.offset = 1023, .length = kLength, .kind = here},
+               {.offset = 77, .length = kLength, .kind = Kind::kDevice}, Api::kPost, 3);
     }
   }
 }
 
 }  // namespace
 
-std::vector<Named> data_tests(const Env& env) {
-  std::vector<Named> tests;
-  for (const Type& type : kTypes) {
+std::vector<Test> data_tests(const Scene& env) {
+  std::vector<Test> tests;
+  for (const Named& type : kNamed) {
     for (const Kind here : kKinds) {
       for (const Kind there : kKinds) {
         if (here == Kind::kHost && there == Kind::kHost) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "child.h"
-#include "dm_far.h"
-#include "runner.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 
@@ -34,8 +34,8 @@ Mapping mapping_of(const std::vector<Mapping>& before);
 // Maps an offset of the device file once more. Returns nullptr and sets errno if it is refused.
 std::byte* map_again(const Device& dev, std::uint64_t offset, std::uint64_t length);
 
-std::vector<Named> isolation_tests(const Where& where);
-std::vector<Named> death_tests(const Where& where);
-std::vector<Named> share_tests(const Where& where);
+std::vector<Test> isolation_tests(const Where& where);
+std::vector<Test> death_tests(const Where& where);
+std::vector<Test> share_tests(const Where& where);
 
 }  // namespace guest

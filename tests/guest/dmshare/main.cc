@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(60);
 
 std::uint64_t Where::count(const char* name) const {
-  return static_cast<std::uint64_t>(killer::read_counts(device).at(name));
+  return static_cast<std::uint64_t>(read_counts(device).at(name));
 }
 
 void Where::expect_count(const char* name, std::uint64_t expected) const {
@@ -74,16 +74,16 @@ std::byte* map_again(const Device& dev, std::uint64_t offset, std::uint64_t leng
 namespace {
 
 // Runs a test and checks that it leaks nothing: the counts return to their values before it.
-void sealed(const Where& where, const Named& test) {
-  const killer::Counts before = killer::read_counts(where.device);
+void sealed(const Where& where, const Test& test) {
+  const Counts before = read_counts(where.device);
   test.run();
   const auto end = Clock::now() + kPatience;
-  killer::Counts now = killer::read_counts(where.device);
+  Counts now = read_counts(where.device);
   while (now != before && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    now = killer::read_counts(where.device);
+    now = read_counts(where.device);
   }
-  require(now == before, "left behind: {}", killer::difference(before, now));
+  require(now == before, "left behind: {}", difference(before, now));
 }
 
 // The first process that uses the device, and the first one that is killed, leave caches behind for
@@ -105,40 +105,21 @@ void warm_up(Where& where) {
   std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
-int run(Where where, std::span<const char* const> patterns) {
+void run(const CommandLine& line) {
+  Where where{.device = line.device, .gid_index = line.gid_index, .size = 0};
   warm_up(where);
-  std::vector<Named> tests;
+  std::vector<Test> tests;
   for (const auto& part : {isolation_tests(where), death_tests(where), share_tests(where)}) {
-    for (const Named& t : part) {
+    for (const Test& t : part) {
       tests.push_back({t.name, [&where, t] { sealed(where, t); }});
     }
   }
-  return run_named("dmshare", tests, patterns) ? 0 : 1;
+  run_tests(tests);
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  guest::Where where{.device = "tern0", .gid_index = -1, .size = 0};
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:")) != -1) {
-    switch (c) {
-      case 'd':
-        where.device = optarg;
-        break;
-      case 'g':
-        where.gid_index = std::atoi(optarg);
-        break;
-      default:
-        return 2;
-    }
-  }
-  try {
-    const std::vector<const char*> patterns(argv + optind, argv + argc);
-    return guest::run(where, patterns);
-  } catch (const std::exception& e) {
-    std::printf("not ok dmshare/setup - %s\n", e.what());
-    return 1;
-  }
+  return guest::run_program(argc, argv, {.group = "dmshare", .run = guest::run});
 }

@@ -69,13 +69,11 @@ void with_traffic(const Where& where, ibv_wr_opcode opcode) {
   for (unsigned round = 0; round < 6; round++) {
     Child child([&where, opcode](const Talk& talk) {
       const Device dev = where.open();
-      Server server(dev);
-      const auto wire = local_wire(server);
-      const Couple couple(dev, *wire, {.length = 1 << 20});
-      const Send send = couple.request(opcode, {.kind = Kind::kDevice, .length = 1 << 20},
-                                       {.kind = Kind::kDevice, .length = 1 << 20});
+      const Pair pair(dev, alike({.memory = 0, .device_memory = 1 << 20}));
+      const Send send = pair.request(opcode, {.length = 1 << 20, .kind = Kind::kDevice},
+                                     {.length = 1 << 20, .kind = Kind::kDevice});
       for (int i = 0;; i++) {
-        couple.run(send);
+        pair.run(send);
         if (i == 3) {
           talk.tell();
         }
@@ -157,9 +155,9 @@ void one_of_many(const Where& where) {
 
 }  // namespace
 
-std::vector<Named> death_tests(const Where& where) {
+std::vector<Test> death_tests(const Where& where) {
   const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Named{name, [&where, run] { run(where); }};
+    return Test{name, [&where, run] { run(where); }};
   };
   return {
       test("killed-with-an-allocation", with_an_allocation),

@@ -68,15 +68,13 @@ void zeroed_for_another(const Where& where) {
 void zeroed_after_the_device(const Where& where) {
   Child first([&where](const Talk& talk) {
     const Device dev = where.open();
-    Server server(dev);
-    const auto wire = local_wire(server);
     {
-      const Couple couple(dev, *wire);
+      const Pair pair(dev, alike({.device_memory = 64 * 1024}));
       const Patch all{.offset = 0, .length = 65536, .seed = 1};
-      couple.near.space(Kind::kHost).paint(0, {&all, 1});
-      couple.run(couple.request(IBV_WR_RDMA_WRITE, {.length = 65536},
-                                {.kind = Kind::kDevice, .length = 65536}));
-      couple.far.check(Kind::kDevice, 0, {&all, 1});
+      pair.local.space(Kind::kHost).paint(0, {&all, 1});
+      pair.run(pair.request(IBV_WR_RDMA_WRITE, {.length = 65536},
+                            {.length = 65536, .kind = Kind::kDevice}));
+      pair.remote.check(Kind::kDevice, 0, {&all, 1});
     }
     talk.tell();
     talk.wait();
@@ -339,9 +337,9 @@ void neighbours(const Where& where) {
 
 }  // namespace
 
-std::vector<Named> isolation_tests(const Where& where) {
+std::vector<Test> isolation_tests(const Where& where) {
   const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Named{name, [&where, run] { run(where); }};
+    return Test{name, [&where, run] { run(where); }};
   };
   return {
       test("zeroed-for-another", zeroed_for_another),

@@ -148,9 +148,9 @@ class Imported {
 };
 
 // Two QPs of the importer on the imported PD. `own` provides GID and MTU.
-class Pair {
+class ImportedPair {
  public:
-  Pair(const Device& own, const Imported& from)
+  ImportedPair(const Device& own, const Imported& from)
       : cq_(ibv_create_cq(from.context(), 16, nullptr, nullptr, 0)) {
     require(cq_ != nullptr, "ibv_create_cq: {}", errno_name(errno));
     for (QpPtr* qp : {&a_, &b_}) {
@@ -254,7 +254,7 @@ void same_bytes(const Where& where) {
 void move_bytes(const Where& where, const Exported& from, const Talk& talk) {
   const Imported all(from);
   const Device own = where.open();
-  const Pair pair(own, all);
+  const ImportedPair pair(own, all);
   const ibv_sge host{.addr = from.address, .length = kLength, .lkey = all.plain()->lkey};
   const ibv_sge device{.addr = 0, .length = kLength, .lkey = all.region()->lkey};
   std::vector<std::byte> bytes(kLength);
@@ -401,7 +401,7 @@ void exporter_dies(const Where& where) {
     std::vector<std::byte> bytes(kLength);
     fill(bytes, 41);
     dm_write(all.dm(), 0, bytes);
-    const Pair pair(own, all);
+    const ImportedPair pair(own, all);
     const Memory memory(all.pd(), kLength, kAllAccess);
     pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
     require(!mismatch(memory.bytes(), 41), "the device memory differs");
@@ -425,7 +425,7 @@ void importer_dies(const Where& where) {
   Sides sides(where, [&where](const Talk& talk, const Exported& from) {
     const Imported all(from);
     const Device own = where.open();
-    const Pair pair(own, all);
+    const ImportedPair pair(own, all);
     const Memory memory(all.pd(), kLength, kAllAccess);
     talk.tell();
     for (;;) {
@@ -448,7 +448,7 @@ void both_die(const Where& where) {
     Sides sides(where, [&where](const Talk& talk, const Exported& from) {
       const Imported all(from);
       const Device own = where.open();
-      const Pair pair(own, all);
+      const ImportedPair pair(own, all);
       const Memory memory(all.pd(), kLength, kAllAccess);
       talk.tell();
       for (;;) {
@@ -464,9 +464,9 @@ void both_die(const Where& where) {
 
 }  // namespace
 
-std::vector<Named> share_tests(const Where& where) {
+std::vector<Test> share_tests(const Where& where) {
   const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Named{name, [&where, run] { run(where); }};
+    return Test{name, [&where, run] { run(where); }};
   };
   return {
       test("import-same-keys", same_keys),

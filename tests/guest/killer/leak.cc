@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <stdexcept>
 
-namespace killer {
+namespace guest::killer {
 namespace {
 
 ibv_context* open_device(const std::string& device) {
@@ -93,4 +93,4 @@ void plant_leak(const std::string& device) {
   if (!held) throw std::runtime_error("no objects to leak");
 }
 
-}  // namespace killer
+}  // namespace guest::killer

@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-namespace killer {
+namespace guest::killer {
 
 // Starts a child that holds objects of the device until this process ends. Returns when the child
 // has them; throws std::runtime_error if it cannot get them.
@@ -17,4 +17,4 @@ inline constexpr std::array kLeakedCounts = {
     "alive_xrcd",   "alive_mw",    "alive_dm",    "dm_bytes",    "page_entries", "pinned_pages",
     "restrack_ctx", "restrack_pd", "restrack_mr", "restrack_cq", "restrack_qp",  "restrack_srq"};
 
-}  // namespace killer
+}  // namespace guest::killer

@@ -57,8 +57,9 @@
 #include "leak.h"
 #include "program.h"
 #include "shared.h"
+#include "walk.h"
 
-namespace killer {
+namespace guest::killer {
 namespace {
 
 using std::chrono::milliseconds;
@@ -111,8 +112,9 @@ class Killer {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
 
-  int run_all();
-  int replay(std::uint64_t seed);
+  void run_all();
+  // Returns whether nothing is left.
+  bool replay(std::uint64_t seed);
   [[noreturn]] void victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after);
 
  private:
@@ -127,7 +129,7 @@ class Killer {
   const Settings settings_;
   Shared* shared_;
   Counts baseline_;
-  int failures_ = 0;
+  bool clean_ = true;  // nothing is left so far
   unsigned by_moment_ = 0;
   std::array<unsigned, kKinds> rounds_with_{};
 };
@@ -140,7 +142,7 @@ void Killer::victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after)
   options.second = role == 1;
   options.orderly = settings_.victim.has_value();
   options.xrcd_fd = open(kXrcdFile, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  Program(options, *shared_).run();
+  Walk(options, *shared_).run();
 }
 
 pid_t Killer::start(const Plan& plan, unsigned role, pid_t group) {
@@ -183,9 +185,8 @@ void Killer::round(std::uint64_t seed) {
     std::this_thread::sleep_for(plan.moment);
     ++by_moment_;
   } else if (!wait_for(first, Clock::now() + kPatience)) {
-    ++failures_;
-    std::printf("not ok killer/progress - %s; again: killer --replay %#llx\n", describe().c_str(),
-                static_cast<unsigned long long>(seed));
+    clean_ = false;
+    report(false, "progress", std::format("{}; again: killer --replay {:#x}", describe(), seed));
   } else {
     std::this_thread::sleep_for(plan.grace);
   }
@@ -218,24 +219,23 @@ bool Killer::judge(const std::string& name, std::uint64_t seed) {
     now = read_counts(settings_.device);
   }
   if (now == baseline_) return true;
-  ++failures_;
-  std::printf("not ok killer/%s - killed %s: %s; again: killer --replay %#llx\n", name.c_str(),
-              describe().c_str(), difference(baseline_, now).c_str(),
-              static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
+  clean_ = false;
+  report(false, name,
+         std::format("killed {}: {}; again: killer --replay {:#x}", describe(),
+                     difference(baseline_, now), seed));
   baseline_ = now;
   return false;
 }
 
-int Killer::replay(std::uint64_t seed) {
+bool Killer::replay(std::uint64_t seed) {
   baseline_ = read_counts(settings_.device);
   round(seed);
   if (settings_.leak) plant_leak(settings_.device);
-  if (judge("replay", seed)) std::printf("ok killer/replay\n# killed %s\n", describe().c_str());
-  return failures_ != 0;
+  if (!judge("replay", seed)) return false;
+  return report(true, "replay", "", "killed " + describe());
 }
 
-int Killer::run_all() {
+void Killer::run_all() {
   Random seeds(settings_.seed);
   // The first user of a device leaves caches behind for good.
   round(seeds.next());
@@ -252,22 +252,21 @@ int Killer::run_all() {
       std::printf("# %u %#llx: %s\n", i, static_cast<unsigned long long>(seed), describe().c_str());
     judge("round-" + std::to_string(i), seed);
   }
-  if (failures_ == 0) std::printf("ok killer/nothing-is-left-after-%u-kills\n", settings_.rounds);
+  if (clean_) report(true, std::format("nothing-is-left-after-{}-kills", settings_.rounds));
   std::printf("# %u of them at a moment, the others after a verb; %lld s\n", by_moment_,
               static_cast<long long>(
                   std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count()));
   for (std::size_t i = 0; i < kKinds; ++i) {
     const unsigned wanted = std::max(settings_.rounds / 20, 1U);
     const bool enough = rounds_with_[i] >= wanted;
+    const std::string name = std::string("killed-with-") + kKindNames[i];
     if (!enough && shared_->role[0].missing[i]) {
-      std::printf("ok killer/killed-with-%s # SKIP the device has none\n", kKindNames[i]);
+      report_skip(name, "the device has none");
       continue;
     }
-    failures_ += !enough;
-    std::printf("%sok killer/killed-with-%s%s%u of %u kills\n", enough ? "" : "not ", kKindNames[i],
-                enough ? " # " : " - ", rounds_with_[i], settings_.rounds);
+    const std::string kills = std::format("{} of {} kills", rounds_with_[i], settings_.rounds);
+    report(enough, name, kills, kills);
   }
-  return failures_ != 0;
 }
 
 struct Outcome {
@@ -286,7 +285,7 @@ Outcome replay_apart(const Settings& settings) {
     dup2(out[1], STDOUT_FILENO);
     int status = 2;
     try {
-      status = Killer(settings).replay(settings.seed);
+      status = Killer(settings).replay(settings.seed) ? 0 : 1;
     } catch (const std::exception& error) {
       std::printf("%s\n", error.what());
     }
@@ -317,17 +316,10 @@ std::string leak_missed(const Outcome& outcome) {
 }
 
 // The same round without a leak, with one, and without again: only the leak may make a difference.
-int self_test(Settings settings) {
-  int failures = 0;
-  const auto report = [&](const char* name, std::string why) {
-    std::ranges::replace(why, '\n', ' ');
-    std::printf("%sok killer/%s%s%s\n", why.empty() ? "" : "not ", name, why.empty() ? "" : " - ",
-                why.c_str());
-    failures += !why.empty();
-  };
+void self_test(Settings settings) {
   const auto clean = [&](const char* name) {
     const Outcome outcome = replay_apart(settings);
-    report(name, outcome.status == 0 ? "" : "said " + outcome.output);
+    report(outcome.status == 0, name, "said " + outcome.output);
   };
   // The first user of a device leaves caches behind for good.
   (void)replay_apart(settings);
@@ -335,55 +327,36 @@ int self_test(Settings settings) {
   clean("no-leak-is-none");
   settings.leak = true;
   const Outcome leaked = replay_apart(settings);
-  report("planted-leak-is-found", leak_missed(leaked));
+  const std::string missed = leak_missed(leaked);
+  report(missed.empty(), "planted-leak-is-found", missed);
   std::printf("# it said: %s", leaked.output.c_str());
   settings.leak = false;
   std::this_thread::sleep_for(milliseconds(500));
   clean("gone-with-the-leak");
-  return failures != 0;
-}
-
-Settings parse(int argc, char** argv) {
-  Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    const auto value = [&] {
-      if (i + 1 >= argc) throw std::runtime_error(option + " needs a value");
-      return std::string(argv[++i]);
-    };
-    if (option == "--rounds") {
-      settings.rounds = static_cast<unsigned>(std::stoul(value()));
-    } else if (option == "--seed") {
-      settings.seed = std::stoull(value(), nullptr, 0);
-    } else if (option == "--device") {
-      settings.device = value();
-    } else if (option == "--replay") {
-      settings.replay = std::stoull(value(), nullptr, 0);
-    } else if (option == "--victim") {
-      settings.victim = std::stoull(value(), nullptr, 0);
-    } else if (option == "--self-test") {
-      settings.self_test = true;
-    } else if (option == "--verbose") {
-      settings.verbose = true;
-    } else {
-      throw std::runtime_error("unknown option " + option);
-    }
-  }
-  return settings;
 }
 
 }  // namespace
-}  // namespace killer
+}  // namespace guest::killer
 
 int main(int argc, char** argv) {
-  try {
-    const killer::Settings settings = killer::parse(argc, argv);
-    if (settings.self_test) return killer::self_test(settings);
-    killer::Killer killer(settings);
-    if (settings.victim) killer.victim(*settings.victim, 0, 0);
-    return settings.replay ? killer.replay(*settings.replay) : killer.run_all();
-  } catch (const std::exception& error) {
-    std::printf("not ok killer/run - %s\n", error.what());
-    return 1;
-  }
+  using namespace guest;
+  killer::Settings s;
+  const auto seed_of = [](std::optional<std::uint64_t>& to) {
+    return [&to](const std::string& seed) { to = std::stoull(seed, nullptr, 0); };
+  };
+  return run_program(argc, argv,
+                     {.group = "killer",
+                      .options = {{"rounds", &s.rounds},
+                                  {"seed", &s.seed},
+                                  {"replay", seed_of(s.replay)},
+                                  {"victim", seed_of(s.victim)},
+                                  {"self-test", &s.self_test},
+                                  {"verbose", &s.verbose}},
+                      .run = [&s](const CommandLine& line) {
+                        s.device = line.device;
+                        if (s.self_test) return killer::self_test(s);
+                        killer::Killer killer(s);
+                        if (s.victim) killer.victim(*s.victim, 0, 0);
+                        s.replay ? (void)killer.replay(*s.replay) : killer.run_all();
+                      }});
 }

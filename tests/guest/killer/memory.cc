@@ -7,11 +7,11 @@
 #include <array>
 #include <cerrno>
 
-#include "program.h"
+#include "walk.h"
 
-namespace killer {
+namespace guest::killer {
 
-void Program::make_mw() {
+void Walk::make_mw() {
   const auto* pd = any(pds_);
   if (pd == nullptr || mws_.size() >= 10 || role_.missing[kMw]) return;
   if (ibv_mw* mw = ibv_alloc_mw(pd->object, random_.one_in(2) ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2)) {
@@ -22,7 +22,7 @@ void Program::make_mw() {
 
 // Binds the window. A type 2 window that is bound is invalidated instead, since only a free one can
 // be bound. Returns whether the window is bound now.
-bool Program::post_bind(Queue& queue, Window& window, const Region& region) {
+bool Walk::post_bind(Queue& queue, Window& window, const Region& region) {
   ibv_mw_bind_info info = {};
   info.mr = region.object;
   info.addr = reinterpret_cast<std::uint64_t>(region.object->addr);  // 0 in device memory
@@ -51,7 +51,7 @@ bool Program::post_bind(Queue& queue, Window& window, const Region& region) {
 }
 
 // One in eight ignores whether the region allows binds: such a bind can fail, and the QP with it.
-void Program::bind_mw() {
+void Walk::bind_mw() {
   auto* window = any(mws_);
   if (window == nullptr) return;
   const bool blind = random_.one_in(8);
@@ -65,7 +65,7 @@ void Program::bind_mw() {
   step("ibv_bind_mw");
 }
 
-void Program::make_dm() {
+void Walk::make_dm() {
   if (contexts_.empty() || dms_.size() >= 6 || role_.missing[kDm]) return;
   ibv_context* verbs = contexts_[random_.below(contexts_.size())].verbs;
   ibv_alloc_dm_attr attr = {};
@@ -79,7 +79,7 @@ void Program::make_dm() {
   step("ibv_alloc_dm");
 }
 
-void Program::make_dm_mr() {
+void Walk::make_dm_mr() {
   const auto* dm = any(dms_);
   if (dm == nullptr || mrs_.size() >= 16) return;
   const auto* pd = any(pds_, dm->context);
@@ -94,7 +94,7 @@ void Program::make_dm_mr() {
   step("ibv_reg_dm_mr");
 }
 
-void Program::rereg_mr() {
+void Walk::rereg_mr() {
   auto* mr = any(mrs_);
   if (mr == nullptr || role_.missing[kRereg]) return;
   const auto* pd = any(pds_, mr->context);
@@ -122,12 +122,12 @@ void Program::rereg_mr() {
   step("ibv_rereg_mr");
 }
 
-bool Program::in_use(const ibv_dm* dm) const {
+bool Walk::in_use(const ibv_dm* dm) const {
   return std::ranges::any_of(mrs_, [&](const Region& r) { return r.dm == dm; });
 }
 
 // A region with bound windows is busy, and so is device memory with regions: both stay.
-void Program::destroy_memory() {
+void Walk::destroy_memory() {
   switch (random_.below(4)) {
     case 0:
     case 1:
@@ -150,4 +150,4 @@ void Program::destroy_memory() {
   }
 }
 
-}  // namespace killer
+}  // namespace guest::killer

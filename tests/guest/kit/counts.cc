@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "counts.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 
-namespace killer {
+#include "failure.h"
+#include "lab.h"
+
+namespace guest {
 namespace {
 
 // Reads lines such as "alive_qp 1". The read fails if the device is dead.
@@ -18,7 +19,7 @@ void read_device(const std::string& device, Counts& counts) {
   std::string name;
   std::int64_t value = 0;
   while (in >> name >> value) counts[name] = value;
-  if (!counts.contains("alive_qp")) throw std::runtime_error(device + " counts no objects");
+  if (!counts.contains("alive_qp")) fail("{} counts no objects", device);
   counts.erase("alive_gid");
 }
 
@@ -38,18 +39,12 @@ void read_pins(Counts& counts) {
 
 // Parses "1: tern0: pd 1 cq 1 qp 1 ...".
 void read_restrack(const std::string& device, Counts& counts) {
-  FILE* pipe = popen(("rdma resource show " + device).c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot run rdma");
-  char line[512] = {};
-  const bool read = std::fgets(line, sizeof(line), pipe) != nullptr;
-  pclose(pipe);
-  std::istringstream in(line);
+  std::istringstream in(shell("rdma resource show " + device));
   std::string name;
   std::int64_t value = 0;
   in >> name >> name;
   while (in >> name >> value) counts["restrack_" + name] = value;
-  if (!read || !counts.contains("restrack_qp"))
-    throw std::runtime_error("rdma resource shows nothing");
+  require(counts.contains("restrack_qp"), "rdma resource shows nothing");
 }
 
 }  // namespace
@@ -75,4 +70,12 @@ std::string difference(const Counts& before, const Counts& after) {
   return text;
 }
 
-}  // namespace killer
+bool drivers_in_tree() {
+  std::ifstream taint("/sys/module/tern_ib/taint");
+  require(taint.good(), "tern_ib is not loaded");
+  std::string flags;
+  taint >> flags;
+  return flags.find('O') == std::string::npos;
+}
+
+}  // namespace guest

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace killer {
+namespace guest {
 
 using Counts = std::map<std::string, std::int64_t>;
 
@@ -18,4 +18,7 @@ Counts read_counts(const std::string& device);
 // Lists the counts that differ: "alive_qp 0 -> 2, ...".
 std::string difference(const Counts& before, const Counts& after);
 
-}  // namespace killer
+// Returns whether tern_ib was built in the kernel tree.
+bool drivers_in_tree();
+
+}  // namespace guest

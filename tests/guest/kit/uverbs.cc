@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl.h>
-#include <rdma/tern-abi.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,20 +12,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace badudata {
-namespace {
-
-int failed = 0;
-
-}  // namespace
-
-void report(bool ok, const std::string& name, const std::string& why) {
-  std::printf("%sok badudata/%s%s%s\n", ok ? "" : "not ", name.c_str(), ok ? "" : " - ",
-              ok ? "" : why.c_str());
-  failed += !ok;
-}
-
-int failures() { return failed; }
+namespace guest::uverbs {
 
 Method& Method::value(unsigned id, std::size_t bytes, std::uint64_t value) {
   ib_uverbs_attr attr = {};
@@ -78,12 +64,13 @@ int call(int fd, Method& method) {
   return send(fd, method, driver_id);
 }
 
-Uverbs::Uverbs(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+Uverbs::Uverbs(const std::string& path, std::size_t context_response)
+    : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
   if (fd_ < 0) throw std::runtime_error("cannot open " + path);
   Request request{.command = IB_USER_VERBS_CMD_GET_CONTEXT};
   append(request.core, ib_uverbs_get_context{});
   request.core_response = sizeof(ib_uverbs_get_context_resp);
-  request.driver_response = sizeof(tern_uresp_alloc_ucontext);
+  request.driver_response = context_response;
   if (call(request)) throw std::runtime_error("no context");
   async_fd_ = response<ib_uverbs_get_context_resp>().async_fd;
 }
@@ -138,4 +125,4 @@ std::string uverbs_path(const std::string& device) {
   throw std::runtime_error("no uverbs device");
 }
 
-}  // namespace badudata
+}  // namespace guest::uverbs

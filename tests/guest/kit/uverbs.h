@@ -12,14 +12,11 @@
 #include <string>
 #include <vector>
 
-namespace badudata {
+#include "program.h"
+
+namespace guest::uverbs {
 
 inline constexpr std::size_t kPage = 4096;
-
-// Prints a result line.
-void report(bool ok, const std::string& name, const std::string& why = "");
-// Returns the number of failed results so far.
-int failures();
 
 template <typename T>
 void append(std::vector<std::byte>& to, const T& value) {
@@ -57,14 +54,15 @@ int call(int fd, Method& method);
 
 class Uverbs {
  public:
-  explicit Uverbs(const std::string& path);
+  // `context_response`: the bytes of the driver's answer to GET_CONTEXT.
+  explicit Uverbs(const std::string& path, std::size_t context_response = 0);
   Uverbs(const Uverbs&) = delete;
   Uverbs& operator=(const Uverbs&) = delete;
   ~Uverbs();
 
   // Returns 0 or an errno.
   int call(const Request& request);
-  int call(Method& method) { return badudata::call(fd_, method); }
+  int call(Method& method) { return uverbs::call(fd_, method); }
   [[nodiscard]] int fd() const { return fd_; }
 
   template <typename T>
@@ -110,4 +108,4 @@ void run_table(const std::string& verb, const R& good, const std::vector<Case<R>
   report(err == 0, verb + "-works-afterwards", std::strerror(err));
 }
 
-}  // namespace badudata
+}  // namespace guest::uverbs

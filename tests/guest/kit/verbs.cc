@@ -12,16 +12,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <utility>
 
 namespace guest {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::mutex destroy_mutex;
-std::string destroy_errors;
 
 bool is_v4_mapped(const ibv_gid& gid) {
   static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -42,33 +37,10 @@ std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) {
 
 }  // namespace
 
-void fail_errno(const char* what) { fail("{}: {}", what, std::strerror(errno)); }
-
-std::string errno_name(int err) {
-  const char* name = err == 0 ? "0" : strerrorname_np(err);
-  return name != nullptr ? name : std::to_string(err);
-}
-
-void require_err(int err, int expected, const char* what) {
-  require(err == expected, "{}: {}, not {}", what, errno_name(err), errno_name(expected));
-}
-
 void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status) {
   require(wc.status == status, "wr_id {:#x}: {}, not {} (vendor error {:#x})", wc.wr_id,
           ibv_wc_status_str(wc.status), ibv_wc_status_str(status), wc.vendor_err);
   require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
-}
-
-void note_destroy(const char* what, int err) {
-  if (err != 0) {
-    const std::scoped_lock lock(destroy_mutex);
-    destroy_errors += std::format(" {}: {}", what, errno_name(err));
-  }
-}
-
-std::string take_destroy_errors() {
-  const std::scoped_lock lock(destroy_mutex);
-  return std::exchange(destroy_errors, {});
 }
 
 Device::Device(const std::string& name, int gid_index, Domain domain) {
@@ -180,6 +152,22 @@ bool Device::wait_async(ibv_event_type type, int timeout_ms) const {
     }
   }
   return false;
+}
+
+PdPtr alloc_pd(const Device& dev) {
+  PdPtr pd(ibv_alloc_pd(dev.context()));
+  if (!pd) {
+    fail_errno("ibv_alloc_pd");
+  }
+  return pd;
+}
+
+MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  MwPtr mw(ibv_alloc_mw(pd, type));
+  if (!mw) {
+    fail_errno("ibv_alloc_mw");
+  }
+  return mw;
 }
 
 Memory::Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova)
@@ -322,13 +310,16 @@ ibv_qp_state state_of(ibv_qp* qp) {
 }
 
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
-             const Endpoint& remote) {
-  int err = to_init(qp, how);
-  require(err == 0, "to INIT: {}", errno_name(err));
-  err = to_rtr(qp, dev, how, remote);
-  require(err == 0, "to RTR: {}", errno_name(err));
-  err = to_rts(qp, how, self.psn);
-  require(err == 0, "to RTS: {}", errno_name(err));
+             const Endpoint& remote, ibv_qp_state until) {
+  if (until >= IBV_QPS_INIT) {
+    require_err(to_init(qp, how), 0, "to INIT");
+  }
+  if (until >= IBV_QPS_RTR) {
+    require_err(to_rtr(qp, dev, how, remote), 0, "to RTR");
+  }
+  if (until >= IBV_QPS_RTS) {
+    require_err(to_rts(qp, how, self.psn), 0, "to RTS");
+  }
 }
 
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
@@ -377,7 +368,7 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
   return qp;
 }
 
-XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq) {
+XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq, const ibv_srq_attr& attr) {
   XrcShare share;
   ibv_xrcd_init_attr xrcd{};
   xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -388,7 +379,7 @@ XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq) {
     fail_errno("ibv_open_xrcd");
   }
   ibv_srq_init_attr_ex srq{};
-  srq.attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0};
+  srq.attr = attr;
   srq.comp_mask =
       IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   srq.srq_type = IBV_SRQT_XRC;
@@ -400,6 +391,20 @@ XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq) {
     fail_errno("ibv_create_srq_ex");
   }
   return share;
+}
+
+AhPtr create_ah(const Device& dev, const ibv_gid& gid) {
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.dgid = gid;
+  attr.grh.sgid_index = dev.gid_index();
+  attr.grh.hop_limit = 64;
+  AhPtr ah(ibv_create_ah(dev.pd(), &attr));
+  if (!ah) {
+    fail_errno("ibv_create_ah");
+  }
+  return ah;
 }
 
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
@@ -416,6 +421,18 @@ QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_c
   }
   cap = spec.cap;
   return qp;
+}
+
+Send bind_request(ibv_mw* mw, const Memory& to, std::uint8_t variant, std::uint64_t wr_id,
+                  std::uint32_t length, std::uint64_t at) {
+  Send s{.opcode = IBV_WR_BIND_MW, .wr_id = wr_id};
+  s.mw = mw;
+  s.bind = {.mr = to.mr(),
+            .addr = to.address(at),
+            .length = length,
+            .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+  s.bind_rkey = (mw->rkey & ~0xffU) | variant;
+  return s;
 }
 
 const char* api_name(Api api) { return api == Api::kPost ? "ibv_post_send" : "ibv_wr"; }

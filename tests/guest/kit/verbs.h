@@ -6,46 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <format>
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "failure.h"
+
 namespace guest {
 
-// A failed expectation of a test, or a verb that failed where it must not.
-class Failure : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-template <typename... Args>
-[[noreturn]] void fail(std::format_string<Args...> text, Args&&... args) {
-  throw Failure(std::format(text, std::forward<Args>(args)...));
-}
-
-template <typename... Args>
-void require(bool condition, std::format_string<Args...> text, Args&&... args) {
-  if (!condition) {
-    throw Failure(std::format(text, std::forward<Args>(args)...));
-  }
-}
-
-// Throws a Failure "what: text" for a verb that reports by errno.
-[[noreturn]] void fail_errno(const char* what);
-// Returns the name of an errno value, "0" for none.
-std::string errno_name(int err);
-
-void require_err(int err, int expected, const char* what);
 void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status);
-
-// A failed destroy fails the test. Destructors only record it here; the runner calls
-// take_destroy_errors().
-void note_destroy(const char* what, int err);
-std::string take_destroy_errors();
 
 template <typename T, int (*kDestroy)(T*)>
 struct Destroyer {
@@ -119,6 +90,10 @@ class Device {
   ibv_gid gid_{};
 };
 
+// A refusal fails the test.
+PdPtr alloc_pd(const Device& dev);
+MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type);
+
 // Page-aligned, zeroed memory that is registered as a whole.
 class Memory {
  public:
@@ -182,9 +157,9 @@ int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint&
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
 int to_state(ibv_qp* qp, ibv_qp_state state);
 ibv_qp_state state_of(ibv_qp* qp);
-// Takes the QP from RESET to RTS; a refused transition fails the test.
+// Takes the QP from RESET to a state, RTS at most; a refused transition fails the test.
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
-             const Endpoint& remote);
+             const Endpoint& remote, ibv_qp_state until = IBV_QPS_RTS);
 
 // A CQ of the device's thread domain, if it has one, can also be polled with ibv_start_poll().
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
@@ -213,7 +188,10 @@ struct XrcShare {
   SrqPtr srq;
   std::uint32_t srqn = 0;
 };
-XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq);
+XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq,
+                  const ibv_srq_attr& attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0});
+// An address handle for this GID.
+AhPtr create_ah(const Device& dev, const ibv_gid& gid);
 
 enum class Api { kPost, kWr };
 constexpr Api kBothApis[] = {Api::kPost, Api::kWr};
@@ -242,6 +220,10 @@ struct Send {
   std::uint32_t remote_qkey = 0;
   std::uint32_t srqn = 0;  // XRC
 };
+
+// A bind of a type 2 window to a piece of memory. `variant` is the low byte of the new key.
+Send bind_request(ibv_mw* mw, const Memory& to, std::uint8_t variant, std::uint64_t wr_id,
+                  std::uint32_t length, std::uint64_t at);
 
 // Posts all requests with one call or session. Returns an errno; with kPost, *bad is the index of
 // the request that failed.

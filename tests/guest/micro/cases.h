@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "suite.h"
+#include "pair.h"
 
 namespace guest {
 

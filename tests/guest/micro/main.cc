@@ -5,16 +5,8 @@
 //   micro [-g GID_INDEX] [PATTERN...]                 both ends on this machine
 //   micro [-g GID_INDEX] -c MACHINE [PATTERN...]      the other end on another machine of the lab
 //   micro -s [-g GID_INDEX]                           serve as that other end, for one client
-#include <fnmatch.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -25,9 +17,6 @@
 
 namespace guest {
 namespace {
-
-constexpr char kPort[] = "18517";
-constexpr unsigned kLimit = 300;  // seconds per case; bounds a hang
 
 // Counters that must not move unless the case names them.
 constexpr std::array<const char*, 17> kTrouble = {
@@ -48,13 +37,6 @@ constexpr std::array<const char*, 17> kTrouble = {
     "rx_icrc_encapsulated",
     "rx_malformed",
     "dma_errors",
-};
-
-struct Options {
-  int gid_index = -1;
-  std::string peer;
-  bool serve = false;
-  std::vector<const char*> patterns;
 };
 
 std::string with_numbers(std::string rules, const Pair& pair, std::uint64_t page) {
@@ -169,94 +151,37 @@ void Bench::run(const Case& c, Env& env) {
   check_counters(there_, there, c.there);
 }
 
-bool run_case(const Case& c, Bench& bench, Env& env, const char* where) {
-  ::alarm(kLimit);
-  std::string why;
-  try {
-    bench.run(c, env);
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  try {
-    bench.clear();
-  } catch (const std::exception& e) {
-    why += e.what();
-  }
-  why += take_destroy_errors();
-  ::alarm(0);
-  std::printf(why.empty() ? "ok micro/%s/%s%s\n" : "not ok micro/%s/%s - %s\n", where, c.name,
-              why.c_str());
-  std::fflush(stdout);
-  return why.empty();
-}
-
-int run_all(const Options& options) {
-  const Device dev("tern0", options.gid_index);
-  std::unique_ptr<Device> peer_dev;
-  std::unique_ptr<Responder> responder;
-  std::unique_ptr<Link> link;
-  if (options.peer.empty()) {
-    peer_dev = std::make_unique<Device>("tern0", options.gid_index);
-    responder = std::make_unique<Responder>(*peer_dev);
-    link = local_link(*responder);
-  } else {
-    link = tcp_link(options.peer, kPort);
-  }
+void run(const CommandLine& line) {
+  const Device dev(line.device, line.gid_index);
+  const auto link = open_link(line);
   Env env{.dev = dev, .link = *link};
-  Bench bench(options.peer);
+  Bench bench(line.host);
   bench.clear();
-  const char* const where = options.peer.empty() ? "loopback" : "across";
-  std::size_t run = 0;
-  std::size_t passed = 0;
+  set_group(line.host.empty() ? "micro/loopback" : "micro/across");
+  std::vector<Test> tests;
   for (const Case& c : cases()) {
-    const bool chosen =
-        options.patterns.empty() || std::ranges::any_of(options.patterns, [&](const char* p) {
-          return ::fnmatch(p, c.name, 0) == 0;
-        });
-    if (chosen) {
-      run++;
-      passed += run_case(c, bench, env, where) ? 1U : 0U;
-    }
+    tests.push_back({c.name, [&] {
+                       try {
+                         bench.run(c, env);
+                       } catch (...) {
+                         bench.clear();
+                         throw;
+                       }
+                       bench.clear();
+                     }});
   }
-  std::printf("# %zu of %zu passed\n", passed, run);
-  return passed == run && run != 0 ? 0 : 1;
-}
-
-Options parse(int argc, char** argv) {
-  Options o;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "g:c:s")) != -1) {
-    switch (c) {
-      case 'g':
-        o.gid_index = std::atoi(optarg);
-        break;
-      case 'c':
-        o.peer = optarg;
-        break;
-      case 's':
-        o.serve = true;
-        break;
-      default:
-        std::exit(2);
-    }
-  }
-  o.patterns.assign(argv + optind, argv + argc);
-  return o;
+  run_tests(tests);
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  const guest::Options options = guest::parse(argc, argv);
-  try {
-    if (options.serve) {
-      guest::serve("tern0", options.gid_index, guest::kPort, true);
-      return 0;
-    }
-    return guest::run_all(options);
-  } catch (const std::exception& e) {
-    std::printf("not ok micro/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  return run_program(argc, argv,
+                     {.group = "micro",
+                      .port = "18517",
+                      .limit = 300,
+                      .run = run,
+                      .serve = [](const CommandLine& line) { serve(line, true); }});
 }

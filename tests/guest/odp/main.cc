@@ -59,21 +59,18 @@
 // Results: 2
 // Proves: Dma-bufs in the memory of a peer device.
 #include <cstdio>
-#include <exception>
-#include <string_view>
-#include <utility>
+#include <string>
 
-#include "bed.h"
+#include "paging.h"
 #include "stuck.h"
 
 namespace {
 
-int churn() {
+void churn(const guest::Device& dev) {
   using namespace guest;
-  const Device dev("tern0", -1);
   const Map map(1024 * kPage), plain(kPage);
   const MrPtr mr = reg(dev, map), all = reg_all(dev), local = reg(dev, plain, kAllAccess);
-  Pair pair(dev);
+  Loop pair(dev);
   try {
     for (std::size_t i = 0;; ++i) {
       const std::size_t at = i % 1000 * kPage;
@@ -91,29 +88,33 @@ int churn() {
   } catch (const Failure&) {
     // A device that was pulled out does not complete anything.
   }
-  return 0;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace guest;
-  if (argc == 2 && std::string_view(argv[1]) == "--churn") return churn();
-  if (argc == 3 && std::string_view(argv[1]) == "--hold")
-    return hold(std::string_view(argv[2]) == "fuse");
-  const Device dev("tern0", -1);
-  std::vector<Named> tests;
-  for (const auto& part :
-       {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {
-    tests.insert(tests.end(), part.begin(), part.end());
-  }
-  for (const auto& [option, part] :
-       {std::pair("--swap", &swap_tests), {"--peer", &peer_tests}, {"--nodes", &node_tests}}) {
-    if (argc == 2 && std::string_view(argv[1]) == option)
-      return run_named("odp", part(dev), {}) ? 0 : 1;
-  }
-  return run_named("odp", tests, std::span(argv + 1, static_cast<std::size_t>(argc - 1))) ? 0 : 1;
-} catch (const std::exception& e) {
-  std::printf("not ok odp/setup - %s\n", e.what());
-  return 1;
+  bool swap = false, peer = false, nodes = false, churns = false;
+  std::string held;
+  return run_program(argc, argv,
+                     {.group = "odp",
+                      .options = {{"swap", &swap},
+                                  {"peer", &peer},
+                                  {"nodes", &nodes},
+                                  {"churn", &churns},
+                                  {"hold", &held}},
+                      .run = [&](const CommandLine& line) {
+                        if (!held.empty()) return hold(held == "fuse");
+                        const Device dev(line.device, line.gid_index);
+                        if (churns) return churn(dev);
+                        if (swap) return run_tests(swap_tests(dev));
+                        if (peer) return run_tests(peer_tests(dev));
+                        if (nodes) return run_tests(node_tests(dev));
+                        std::vector<Test> tests;
+                        for (const auto& part : {explicit_tests(dev), move_tests(dev),
+                                                 late_tests(dev), dmabuf_tests(dev)}) {
+                          tests.insert(tests.end(), part.begin(), part.end());
+                        }
+                        run_tests(tests);
+                      }});
 }

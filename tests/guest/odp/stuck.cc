@@ -155,13 +155,13 @@ void Stuck::end() const {
   if (file_) ::umount2(dir_.c_str(), MNT_DETACH);
 }
 
-int hold(bool file) {
+void hold(bool file) {
   const Device dev("tern0", -1);
   const Map plain(kPage);
   const MrPtr local = reg(dev, plain, kAllAccess);
   const Stuck stuck(file);
   const MrPtr mr = reg(dev, stuck.map(), IBV_ACCESS_ON_DEMAND | IBV_ACCESS_REMOTE_READ);
-  Pair pair(dev);
+  Loop pair(dev);
   require_err(
       post(pair.a(), Api::kPost,
            read_into(sge(local.get(), plain.address(), 8), stuck.map().address(), mr->rkey)),
@@ -177,7 +177,6 @@ int hold(bool file) {
   int sig = 0;
   (void)::sigwait(&set, &sig);
   stuck.end();
-  return 0;
 }
 
 }  // namespace guest

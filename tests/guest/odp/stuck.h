@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "bed.h"
+#include "paging.h"
 
 namespace guest {
 
@@ -28,6 +28,6 @@ class Stuck {
 };
 
 // odp --hold: until SIGTERM, the device waits for a page. Prints "ready" when it does.
-int hold(bool file);
+void hold(bool file);
 
 }  // namespace guest

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "bed.h"
+#include "paging.h"
 
 namespace guest {
 namespace {
@@ -108,7 +108,7 @@ void use(const Device& dev, Fd buf) {
   constexpr std::uint32_t kLen = 700 * kPage;
   MrPtr mr = try_reg(dev, buf.get(), kOffset, kLen, kIova + 100);
   require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
-  Pair pair(dev);
+  Loop pair(dev);
   fill(plain.bytes(0, kLen), 1);
   pair.must(write_from(sge(local.get(), plain.address(), kLen), kIova + 100, mr->rkey), "WRITE");
   expect_pattern(map.bytes(kOffset, kLen), 1, "WRITE");
@@ -145,7 +145,7 @@ void errors(const Device& dev) {
   require(mr != nullptr, "read-only: {}", errno_name(errno));
   const Map plain(kPage);
   const MrPtr local = reg(dev, plain, kAllAccess);
-  Pair pair(dev);
+  Loop pair(dev);
   pair.must(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey), "READ");
   require(pair.run(write_from(sge(local.get(), plain.address(), 8), 0, mr->rkey)) ==
               IBV_WC_REM_ACCESS_ERR,
@@ -181,7 +181,7 @@ void peer_to_peer(const Device& first) {
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
     const Map plain(kLen);
     const MrPtr local = reg(*to, plain, kAllAccess);
-    Pair pair(*to);
+    Loop pair(*to);
     std::vector<std::byte> bytes(kLen);
     fill(plain.bytes(), 1);
     pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey),
@@ -200,7 +200,7 @@ void peer_to_peer(const Device& first) {
     require(status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_SUCCESS,
             "READ after the descriptor is closed: {}", ibv_wc_status_str(status));
     require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
-    Pair other(*to);
+    Loop other(*to);
     const auto after = other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey));
     require(after == IBV_WC_REM_ACCESS_ERR, "READ of freed memory: {}", ibv_wc_status_str(after));
   }
@@ -225,7 +225,7 @@ void exporter_removed(const Device& dev) {
     buf = export_dm(dm);
     mr = try_reg(dev, buf.get(), 0, kLen, 0);
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
-    Pair pair(dev);
+    Loop pair(dev);
     pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey),
               "WRITE to the other's memory");
     write_sysfs("/sys/class/infiniband/tern1/device/remove");
@@ -236,7 +236,7 @@ void exporter_removed(const Device& dev) {
   }
   require(try_reg(dev, buf.get(), 0, kLen, 0) == nullptr,
           "memory of a removed adapter can be registered");
-  Pair other(dev);
+  Loop other(dev);
   require(other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey)) ==
               IBV_WC_REM_ACCESS_ERR,
           "READ after the removal");
@@ -247,12 +247,12 @@ void exporter_removed(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> peer_tests(const Device& dev) {
+std::vector<Test> peer_tests(const Device& dev) {
   return {{"peer-to-peer", [&] { peer_to_peer(dev); }},
           {"exporter-removed", [&] { exporter_removed(dev); }}};
 }
 
-std::vector<Named> dmabuf_tests(const Device& dev) {
+std::vector<Test> dmabuf_tests(const Device& dev) {
   return {{"udmabuf", [&] { use(dev, udmabuf()); }},
           {"dma-heap", [&] { use(dev, heap()); }},
           {"vgem", [&] { use(dev, vgem()); }},

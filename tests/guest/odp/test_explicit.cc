@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "bed.h"
+#include "paging.h"
 
 namespace guest {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::uint32_t kLen = 3 * kPage;
 struct Ends {
   explicit Ends(const Device& dev)
       : pair(dev), here(8 * kPage), there(8 * kPage), near(reg(dev, here)), far(reg(dev, there)) {}
-  Pair pair;
+  Loop pair;
   Map here, there;
   MrPtr near, far;
   [[nodiscard]] ibv_sge from(std::size_t offset = 100, std::uint32_t n = kLen) const {
@@ -92,7 +92,7 @@ void srq_receive(const Device& dev) {
   attr.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
   const SrqPtr srq(ibv_create_srq(dev.pd(), &attr));
   require(srq != nullptr, "ibv_create_srq");
-  Pair pair(dev, 16, srq.get());
+  Loop pair(dev, 16, srq.get());
   const Map here(8 * kPage), there(8 * kPage);
   const MrPtr near = reg(dev, here), far = reg(dev, there);
   fill(here.bytes(), 4);
@@ -113,7 +113,7 @@ void protection(const Device& dev) {
   const Map read_only(2 * kPage, PROT_READ);
   const MrPtr local = reg(dev, plain), far = reg(dev, read_only);
   {
-    Pair pair(dev);
+    Loop pair(dev);
     pair.must(write_from(sge(far.get(), read_only.address(), 100), plain.address(), local->rkey),
               "WRITE from a read-only mapping");
     const auto status =
@@ -125,19 +125,19 @@ void protection(const Device& dev) {
   const MrPtr hole = reg(dev, gone);
   require(::mprotect(gone.at(2 * kPage), kPage, PROT_NONE) == 0, "mprotect");
   {
-    Pair pair(dev);
+    Loop pair(dev);
     const auto status = pair.run(
         write_from(sge(hole.get(), gone.address(2 * kPage), 8), plain.address(), local->rkey));
     require(status == IBV_WC_LOC_PROT_ERR, "WRITE from a hole: {}", ibv_wc_status_str(status));
   }
   {
     // What is in front of the hole arrives.
-    Pair pair(dev);
+    Loop pair(dev);
     fill(gone.bytes(0, 2 * kPage), 5);
     const auto status = pair.run(
         read_into(sge(local.get(), plain.address(), 8), gone.address(2 * kPage), hole->rkey));
     require(status == IBV_WC_REM_ACCESS_ERR, "READ from a hole: {}", ibv_wc_status_str(status));
-    Pair other(dev);
+    Loop other(dev);
     other.must(read_into(sge(local.get(), plain.address(), kPage), gone.address(kPage), hole->rkey),
                "READ in front of the hole");
   }
@@ -161,7 +161,7 @@ void advice(const Device& dev) {
   require_err(advise(dev.pd(), kRead, kFlush, sge(near.get(), here.address(), 64 * kPage)), 0,
               "PREFETCH");
   const std::uint64_t before = counter(dev, "page_faults");
-  Pair pair(dev);
+  Loop pair(dev);
   pair.must(write_from(sge(near.get(), here.address(), 64 * kPage), there.address(), far->rkey),
             "WRITE after PREFETCH");
   require(counter(dev, "page_faults") == before, "prefetched pages faulted");
@@ -236,7 +236,7 @@ void windows(const Device& dev) {
   fill(here.bytes(), 6);
   const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
   require(mw != nullptr, "ibv_alloc_mw");
-  Pair pair(dev);
+  Loop pair(dev);
   Send bind{.opcode = IBV_WR_BIND_MW};
   bind.mw = mw.get();
   bind.bind_rkey = ibv_inc_rkey(mw->rkey);
@@ -278,7 +278,7 @@ void rereg(const Device& dev) {
     require(err == 0, "ibv_rereg_mr with {}: {}, {}", flags, err, errno_name(errno));
   };
   const auto write = [&](const Map& to) {
-    Pair pair(dev);
+    Loop pair(dev);
     return pair.run(write_from(sge(near.get(), here.address(), kPage), to.address(100), far->rkey));
   };
   require(write(there) == IBV_WC_REM_ACCESS_ERR, "WRITE without the right");
@@ -305,7 +305,7 @@ void null_region(const Device& dev) {
   const MrPtr mr = reg(dev, here, kAllAccess);
   MrPtr null(ibv_alloc_null_mr(dev.pd()));
   require(null != nullptr, "ibv_alloc_null_mr: {}", errno_name(errno));
-  Pair pair(dev);
+  Loop pair(dev);
   fill(here.bytes(), 9);
   pair.must(
       write_from({.addr = 0, .length = 64 * kPage, .lkey = null->lkey}, here.address(), mr->rkey),
@@ -347,7 +347,7 @@ void capabilities(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> explicit_tests(const Device& dev) {
+std::vector<Test> explicit_tests(const Device& dev) {
   return {{"capabilities", [&] { capabilities(dev); }},
           {"operations", [&] { operations(dev); }},
           {"srq-receive", [&] { srq_receive(dev); }},

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <thread>
 
-#include "bed.h"
+#include "paging.h"
 #include "stuck.h"
 
 namespace guest {
@@ -56,7 +56,7 @@ void late(const Device& dev) {
   const Map map(8 * kPage), plain(8 * kPage);
   const MrPtr local = reg(dev, plain, kAllAccess), mr = reg(dev, map);
   const Late pages(map);
-  Pair slow(dev), quick(dev);
+  Loop slow(dev), quick(dev);
   const std::uint64_t retries = counter(dev, "local_ack_timeout_err");
   std::vector<std::byte> page(kPage);
   fill(page, 11);
@@ -88,7 +88,7 @@ void never(const Device& dev) {
     const Map map(8 * kPage);
     MrPtr mr = reg(dev, map);
     const Late pages(map);
-    Pair pair(dev);
+    Loop pair(dev);
     require_err(post(pair.a(), Api::kPost,
                      read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)),
                 0, "post");
@@ -106,10 +106,10 @@ void never(const Device& dev) {
       const Map map(256 * kPage), mine(kPage);
       const MrPtr near = reg(own, mine, kAllAccess), mr = reg(own, map), all = reg_all(own);
       const Late pages(map);
-      std::vector<std::unique_ptr<Pair>> pairs;
+      std::vector<std::unique_ptr<Loop>> pairs;
       // More than run at the same time: some wait in the driver.
       for (std::uint64_t i = 0; i < 100; ++i) {
-        pairs.push_back(std::make_unique<Pair>(own, 4));
+        pairs.push_back(std::make_unique<Loop>(own, 4));
         const auto& region = i % 2 ? mr : all;
         (void)post(
             pairs.back()->a(), Api::kPost,
@@ -138,7 +138,7 @@ void never(const Device& dev) {
   // The device still works.
   const Map map(8 * kPage);
   const MrPtr mr = reg(dev, map);
-  Pair pair(dev);
+  Loop pair(dev);
   pair.must(write_from(sge(local.get(), plain.address(), 8), map.address(), mr->rkey),
             "WRITE after it");
 }
@@ -154,7 +154,7 @@ void greedy(const Device& dev) {
     try {
       std::vector<std::unique_ptr<Device>> devices;
       std::vector<MrPtr> regions;
-      std::vector<std::unique_ptr<Pair>> pairs;
+      std::vector<std::unique_ptr<Loop>> pairs;
       const Map map(kContexts * kQps * kPage), mine(kPage);
       const Late pages(map);
       for (std::size_t c = 0; c < kContexts; ++c) {
@@ -162,7 +162,7 @@ void greedy(const Device& dev) {
         const ibv_mr* const near = regions.emplace_back(reg(own, mine, kAllAccess)).get();
         const ibv_mr* const far = regions.emplace_back(reg(own, map)).get();
         for (std::size_t q = 0; q < kQps; ++q) {
-          if (q % 2 == 0) pairs.push_back(std::make_unique<Pair>(own, 1));
+          if (q % 2 == 0) pairs.push_back(std::make_unique<Loop>(own, 1));
           ibv_qp* const qp = q % 2 == 0 ? pairs.back()->a() : pairs.back()->b();
           (void)post(qp, Api::kPost,
                      write_from(sge(far, map.address((c * kQps + q) * kPage), 8), mine.address(),
@@ -186,7 +186,7 @@ void greedy(const Device& dev) {
   const MrPtr mr = reg(dev, map), local = reg(dev, plain, kAllAccess);
   fill(map.bytes(0, kPage), 12);
   map.advise(MADV_DONTNEED, kPage);
-  Pair pair(dev);
+  Loop pair(dev);
   const int err =
       began ? post(pair.a(), Api::kPost,
                    read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey))
@@ -212,8 +212,8 @@ void crowd(const Device& dev) {
   const MrPtr local = reg(dev, plain, kAllAccess), mr = reg(dev, map);
   const std::uint64_t before = counter(dev, "page_faults");
   for (std::size_t i = 0; i < kEach; ++i) fill(plain.bytes(i * kPage, 64), i);
-  std::vector<std::unique_ptr<Pair>> pairs;
-  for (std::size_t q = 0; q < kQps; ++q) pairs.push_back(std::make_unique<Pair>(dev, kEach));
+  std::vector<std::unique_ptr<Loop>> pairs;
+  for (std::size_t q = 0; q < kQps; ++q) pairs.push_back(std::make_unique<Loop>(dev, kEach));
   for (std::size_t i = 0; i < kEach; ++i) {
     for (std::size_t q = 0; q < kQps; ++q) {
       const Send s = write_from(sge(local.get(), plain.address(i * kPage), 64),
@@ -235,7 +235,7 @@ void crowd(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> late_tests(const Device& dev) {
+std::vector<Test> late_tests(const Device& dev) {
   return {{"late", [&] { late(dev); }},
           {"never", [&] { never(dev); }},
           {"greedy", [&] { greedy(dev); }},

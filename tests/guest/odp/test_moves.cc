@@ -15,7 +15,7 @@
 #include <random>
 #include <thread>
 
-#include "bed.h"
+#include "paging.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -45,7 +45,7 @@ struct Bed {
               "READ");
     return plain.bytes(0, n);
   }
-  Pair pair;
+  Loop pair;
   Map map, plain;
   MrPtr mr, local;
 };
@@ -255,7 +255,7 @@ void implicit(const Device& dev) {
   const Map plain(16 * kPage);
   big.advise(MADV_NOHUGEPAGE);  // 2 MiB a page would not fit
   const MrPtr all = reg_all(dev);
-  Pair pair(dev);
+  Loop pair(dev);
   std::mt19937_64 random(7);
   std::vector<std::size_t> at(3000);
   for (std::size_t i = 0; i < at.size(); ++i) {
@@ -275,7 +275,7 @@ void implicit(const Device& dev) {
   // An address that is not mapped, and one that no process has.
   for (const std::uint64_t bad :
        {std::uint64_t{4096}, std::uint64_t{0xffff800000000000}, UINT64_MAX - 8}) {
-    Pair other(dev);
+    Loop other(dev);
     const auto status = other.run(write_from(sge(all.get(), plain.address(), 8), bad, all->rkey));
     require(status == IBV_WC_REM_ACCESS_ERR, "WRITE to {:#x}: {}", bad, ibv_wc_status_str(status));
   }
@@ -411,7 +411,7 @@ void balanced(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> move_tests(const Device& dev) {
+std::vector<Test> move_tests(const Device& dev) {
   return {{"dont-need", [&] { dont_need(dev); }}, {"free", [&] { free_lazily(dev); }},
           {"unmap", [&] { unmapped(dev); }},      {"remap", [&] { remapped(dev); }},
           {"fork", [&] { forked(dev); }},         {"holes", [&] { holes(dev); }},
@@ -419,11 +419,11 @@ std::vector<Named> move_tests(const Device& dev) {
           {"storm", [&] { storm(dev); }},         {"implicit", [&] { implicit(dev); }}};
 }
 
-std::vector<Named> swap_tests(const Device& dev) {
+std::vector<Test> swap_tests(const Device& dev) {
   return {{"swap", [&] { swapped(dev); }}};
 }
 
-std::vector<Named> node_tests(const Device& dev) {
+std::vector<Test> node_tests(const Device& dev) {
   return {{"move-pages", [&] { moved_by_request(dev); }},
           {"numa-balancing", [&] { balanced(dev); }}};
 }

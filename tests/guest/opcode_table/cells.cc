@@ -74,64 +74,67 @@ constexpr std::array kOpcodes{
            "no offload [3]_"},
 };
 
-void send_cell(const Ends& ends, ibv_wr_opcode opcode, Api api) {
+void send_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
   const bool imm = opcode == IBV_WR_SEND_WITH_IMM;
-  fill(ends.here().bytes().first(kLength), 11);
-  ends.recv(2, 0, kLength);
-  Send s = ends.request(opcode, 1, kLength);
+  fill(pair.local.memory().bytes().first(kLength), 11);
+  pair.recv(2, 0, kLength);
+  Send s = pair.request(opcode, kLength, 0, 0, 1);
   s.imm = 0xa1b2c3d4;
-  ends.post(s, api);
-  require(ends.sent(1).opcode == IBV_WC_SEND, "another opcode");
-  const ibv_wc wc = ends.received(2);
+  pair.post(s, api);
+  require(pair.expect(1).opcode == IBV_WC_SEND, "another opcode");
+  const ibv_wc wc = pair.expect_recv(2);
   require(wc.opcode == IBV_WC_RECV, "another receive opcode");
-  require(wc.byte_len == kLength + ends.header(), "{} bytes received", wc.byte_len);
+  require(wc.byte_len == kLength + pair.local.header(), "{} bytes received", wc.byte_len);
   const unsigned flags = (imm ? static_cast<unsigned>(IBV_WC_WITH_IMM) : 0U) |
-                         (ends.header() != 0 ? static_cast<unsigned>(IBV_WC_GRH) : 0U);
+                         (pair.local.header() != 0 ? static_cast<unsigned>(IBV_WC_GRH) : 0U);
   require(wc.wc_flags == flags, "wc_flags {:#x}, not {:#x}", wc.wc_flags, flags);
   require(!imm || ntohl(wc.imm_data) == s.imm, "immediate data {:#x}", ntohl(wc.imm_data));
-  require(ends.header() == 0 || wc.src_qp == ends.qp()->qp_num, "from QP {:#x}", wc.src_qp);
-  ends.check_there(ends.header(), kLength, 11);
+  require(pair.local.header() == 0 || wc.src_qp == pair.local.qp()->qp_num, "from QP {:#x}",
+          wc.src_qp);
+  pair.remote.check({pair.local.header(), kLength}, 11);
 }
 
-void write_cell(const Ends& ends, ibv_wr_opcode opcode, Api api) {
+void write_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
   const bool imm = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-  fill(ends.here().bytes().first(kLength), 12);
+  fill(pair.local.memory().bytes().first(kLength), 12);
   if (imm) {
-    ends.recv(2, 0, 0);
+    pair.recv(2, 0, 0);
   }
-  Send s = ends.request(opcode, 1, kLength, 0, 4096);
+  Send s = pair.request(opcode, kLength, 0, 4096, 1);
   s.imm = 0xa1b2c3d4;
-  ends.post(s, api);
-  require(ends.sent(1).opcode == IBV_WC_RDMA_WRITE, "another opcode");
+  pair.post(s, api);
+  require(pair.expect(1).opcode == IBV_WC_RDMA_WRITE, "another opcode");
   if (imm) {
-    const ibv_wc wc = ends.received(2);
+    const ibv_wc wc = pair.expect_recv(2);
     require(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, "another receive opcode");
     require(wc.byte_len == kLength && (wc.wc_flags & IBV_WC_WITH_IMM) != 0 &&
                 ntohl(wc.imm_data) == s.imm,
             "another length or immediate data");
   }
-  ends.check_there(4096, kLength, 12);
+  pair.remote.check({4096, kLength}, 12);
 }
 
-void read_cell(const Ends& ends, Api api) {
-  fill(ends.there().bytes().subspan(4096, kLength), 13);
-  ends.post(ends.request(IBV_WR_RDMA_READ, 1, kLength, 512, 4096), api);
-  const ibv_wc wc = ends.sent(1);
+void read_cell(const Pair& pair, Api api) {
+  fill(pair.remote.end().memory().bytes().subspan(4096, kLength), 13);
+  pair.post(pair.request(IBV_WR_RDMA_READ, kLength, 512, 4096, 1), api);
+  const ibv_wc wc = pair.expect(1);
   require(wc.opcode == IBV_WC_RDMA_READ && wc.byte_len == kLength, "another opcode or length");
-  require(!mismatch(ends.here().bytes().subspan(512, kLength), 13), "other bytes were read");
+  require(!mismatch(pair.local.memory().bytes().subspan(512, kLength), 13),
+          "other bytes were read");
 }
 
-void atomic_cell(const Ends& ends, ibv_wr_opcode opcode, Api api) {
+void atomic_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
   const bool swap = opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
   constexpr std::uint64_t kOld = 0x1122334455667788;
-  ends.there().store64(4096, kOld);
-  Send s = ends.request(opcode, 1, 8, 512, 4096);
+  pair.remote.end().memory().store64(4096, kOld);
+  Send s = pair.request(opcode, 8, 512, 4096, 1);
   s.compare_add = swap ? kOld : 0x1111;
   s.swap = 0x99aabbccddeeff00;
-  ends.post(s, api);
-  require(ends.sent(1).opcode == (swap ? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD), "another opcode");
-  require(ends.here().load64(512) == kOld, "not the former value");
-  require(ends.there().load64(4096) == (swap ? s.swap : kOld + 0x1111), "not the new value");
+  pair.post(s, api);
+  require(pair.expect(1).opcode == (swap ? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD), "another opcode");
+  require(pair.local.memory().load64(512) == kOld, "not the former value");
+  require(pair.remote.end().memory().load64(4096) == (swap ? s.swap : kOld + 0x1111),
+          "not the new value");
 }
 
 MwPtr alloc_window(const Device& dev) {
@@ -144,91 +147,90 @@ MwPtr alloc_window(const Device& dev) {
 
 // The peer writes through a window that the sender has bound to its own memory. Nobody can address
 // an XRC sender, so there a second bind shows that the window is bound.
-void bind_cell(const Ends& ends, const Device& dev, const Type& type, Api api) {
+void bind_cell(const Pair& pair, const Device& dev, const Type& type, Api api) {
   const MwPtr mw = alloc_window(dev);
-  const Send s = ends.bind(mw.get(), ends.here(), 7, 1, kLength, 4096);
-  ends.post(s, api);
-  require(ends.sent(1).opcode == IBV_WC_BIND_MW, "another opcode");
+  const Send s = bind_request(mw.get(), pair.local.memory(), 7, 1, kLength, 4096);
+  pair.post(s, api);
+  require(pair.expect(1).opcode == IBV_WC_BIND_MW, "another opcode");
   if (type.type == IBV_QPT_XRC_SEND) {
-    ends.post(ends.bind(mw.get(), ends.here(), 8, 2, kLength, 4096), api);
-    ends.sent(2, IBV_WC_MW_BIND_ERR);
+    pair.post(bind_request(mw.get(), pair.local.memory(), 8, 2, kLength, 4096), api);
+    pair.expect(2, IBV_WC_MW_BIND_ERR);
     return;
   }
-  Send write{.opcode = IBV_WR_RDMA_WRITE, .sges = {ends.there().sge(0, kLength)}, .wr_id = 3};
-  write.raddr = ends.here().address(4096);
+  Send write{.opcode = IBV_WR_RDMA_WRITE,
+             .sges = {pair.remote.end().memory().sge(0, kLength)},
+             .wr_id = 3};
+  write.raddr = pair.local.memory().address(4096);
   write.rkey = s.bind_rkey;
-  fill(ends.there().bytes().first(kLength), 16);
-  ends.peer_post(write, api);
-  ends.peer_sent(3);
-  ends.check(ends.here(), 4096, kLength, 16);
+  fill(pair.remote.end().memory().bytes().first(kLength), 16);
+  pair.run_back(write, api);
+  pair.check({4096, kLength}, 16);
 }
 
 // Only a free window can be bound, so the second bind shows that the window was invalidated.
-void local_inv_cell(const Ends& ends, const Device& dev, Api api) {
+void local_inv_cell(const Pair& pair, const Device& dev, Api api) {
   const MwPtr mw = alloc_window(dev);
   Send s{.opcode = IBV_WR_LOCAL_INV, .wr_id = 2};
-  ends.post(ends.bind(mw.get(), ends.here(), 7, 1, kLength, 4096), api);
+  pair.post(bind_request(mw.get(), pair.local.memory(), 7, 1, kLength, 4096), api);
   s.inv_rkey = (mw->rkey & ~0xffU) | 7;
-  ends.post(s, api);
-  ends.post(ends.bind(mw.get(), ends.here(), 8, 3, kLength, 4096), api);
-  require(ends.sent(1).opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
-  require(ends.sent(2).opcode == IBV_WC_LOCAL_INV, "another opcode");
-  ends.sent(3);
+  pair.post(s, api);
+  pair.post(bind_request(mw.get(), pair.local.memory(), 8, 3, kLength, 4096), api);
+  require(pair.expect(1).opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
+  require(pair.expect(2).opcode == IBV_WC_LOCAL_INV, "another opcode");
+  pair.expect(3);
 }
 
 // The peer's window is free once it has received the message.
-void send_inv_cell(const Ends& ends, const Device& dev, Api api) {
+void send_inv_cell(const Pair& pair, const Device& dev, Api api) {
   const MwPtr mw = alloc_window(dev);
-  const Send bound = ends.bind(mw.get(), ends.there(), 7, 3, kLength, 4096);
-  ends.peer_post(bound, api);
-  ends.peer_sent(3);
-  fill(ends.here().bytes().first(kLength), 17);
-  ends.recv(2, 0, kLength);
-  Send s = ends.request(IBV_WR_SEND_WITH_INV, 1, kLength);
+  const Send bound = bind_request(mw.get(), pair.remote.end().memory(), 7, 3, kLength, 4096);
+  pair.run_back(bound, api);
+  fill(pair.local.memory().bytes().first(kLength), 17);
+  pair.recv(2, 0, kLength);
+  Send s = pair.request(IBV_WR_SEND_WITH_INV, kLength, 0, 0, 1);
   s.inv_rkey = bound.bind_rkey;
-  ends.post(s, api);
-  require(ends.sent(1).opcode == IBV_WC_SEND, "another opcode");
-  const ibv_wc wc = ends.received(2);
+  pair.post(s, api);
+  require(pair.expect(1).opcode == IBV_WC_SEND, "another opcode");
+  const ibv_wc wc = pair.expect_recv(2);
   require(wc.opcode == IBV_WC_RECV && wc.wc_flags == IBV_WC_WITH_INV,
           "another receive opcode, or wc_flags {:#x}", wc.wc_flags);
   require(wc.invalidated_rkey == bound.bind_rkey, "key {:#x} was invalidated, not {:#x}",
           wc.invalidated_rkey, bound.bind_rkey);
-  ends.check_there(0, kLength, 17);
-  ends.peer_post(ends.bind(mw.get(), ends.there(), 8, 4, kLength, 4096), api);
-  ends.peer_sent(4);
+  pair.remote.check({0, kLength}, 17);
+  pair.run_back(bind_request(mw.get(), pair.remote.end().memory(), 8, 4, kLength, 4096), api);
 }
 
 // The request is sent, and the responder refuses to invalidate the key: an XRC target has no
 // windows, and the key of an ordinary region cannot be invalidated.
-void send_inv_to_target(const Ends& ends, Api api) {
-  ends.recv(2, 0, kLength);
-  Send s = ends.request(IBV_WR_SEND_WITH_INV, 1, kLength);
-  s.inv_rkey = ends.there().rkey();
-  ends.post(s, api);
-  ends.sent(1, IBV_WC_REM_INV_REQ_ERR);
-  ends.received(2, IBV_WC_REM_INV_REQ_ERR);
+void send_inv_to_target(const Pair& pair, Api api) {
+  pair.recv(2, 0, kLength);
+  Send s = pair.request(IBV_WR_SEND_WITH_INV, kLength, 0, 0, 1);
+  s.inv_rkey = pair.remote.end().memory().rkey();
+  pair.post(s, api);
+  pair.expect(1, IBV_WC_REM_INV_REQ_ERR);
+  pair.expect_recv(2, IBV_WC_REM_INV_REQ_ERR);
 }
 
 void works(const Device& dev, const Type& type, ibv_wr_opcode opcode, Api api) {
-  const Ends ends(dev, type, {.more_ops = type.type == IBV_QPT_UD ? 0 : kWindowOps});
+  const Pair pair(dev, loop(type.type, type.type == IBV_QPT_UD ? 0 : kWindowOps));
   switch (opcode) {
     case IBV_WR_LOCAL_INV:
-      return local_inv_cell(ends, dev, api);
+      return local_inv_cell(pair, dev, api);
     case IBV_WR_BIND_MW:
-      return bind_cell(ends, dev, type, api);
+      return bind_cell(pair, dev, type, api);
     case IBV_WR_SEND_WITH_INV:
-      return type.type == IBV_QPT_XRC_SEND ? send_inv_to_target(ends, api)
-                                           : send_inv_cell(ends, dev, api);
+      return type.type == IBV_QPT_XRC_SEND ? send_inv_to_target(pair, api)
+                                           : send_inv_cell(pair, dev, api);
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
-      return send_cell(ends, opcode, api);
+      return send_cell(pair, opcode, api);
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return write_cell(ends, opcode, api);
+      return write_cell(pair, opcode, api);
     case IBV_WR_RDMA_READ:
-      return read_cell(ends, api);
+      return read_cell(pair, api);
     default:
-      return atomic_cell(ends, opcode, api);
+      return atomic_cell(pair, opcode, api);
   }
 }
 
@@ -238,15 +240,19 @@ int create_errno(const Device& dev, const Type& type, std::uint64_t send_op) {
   QpSpec spec{.type = type.type,
               .send_cq = cq.get(),
               .recv_cq = cq.get(),
-              .cap = EndsOptions{}.cap,
+              .cap = {.max_send_wr = 8,
+                      .max_recv_wr = 16,
+                      .max_send_sge = 4,
+                      .max_recv_sge = 4,
+                      .max_inline_data = 64},
               .send_ops = send_op};
   errno = 0;
   return try_create_qp(dev, spec) ? 0 : errno;
 }
 
 void refused(const Device& dev, const Type& type, const Opcode& op, int post_errno) {
-  const Ends ends(dev, type);
-  check_refusal(ends, Api::kPost, ends.request(op.opcode, 2, 8), post_errno);
+  const Pair pair(dev, loop(type.type));
+  check_refusal(pair, Api::kPost, pair.request(op.opcode, 8, 0, 0, 2), post_errno);
   require_err(create_errno(dev, type, op.send_op), EOPNOTSUPP, "ibv_create_qp_ex");
 }
 
@@ -281,169 +287,168 @@ constexpr std::array kBuilt{
 };
 
 // A FLUSH after an unsignaled WRITE, of its range and of the whole region.
-void flush_cell(const Ends& ends) {
+void flush_cell(const Pair& pair) {
   for (const std::uint8_t level : {IBV_FLUSH_RANGE, IBV_FLUSH_MR}) {
-    fill(ends.here().bytes().first(kLength), 18 + level);
-    Send write = ends.request(IBV_WR_RDMA_WRITE, 1, kLength, 0, 4096);
+    fill(pair.local.memory().bytes().first(kLength), 18 + level);
+    Send write = pair.request(IBV_WR_RDMA_WRITE, kLength, 0, 4096, 1);
     write.flags = 0;
-    Send s = ends.request(IBV_WR_FLUSH, 2, 0, 0, 4096);
+    Send s = pair.request(IBV_WR_FLUSH, 0, 0, 4096, 2);
     s.flush_length = kLength;
     s.flush_level = level;
     const std::array sends{write, s};
-    require_err(post(ends.qp(), Api::kWr, sends), 0, "ibv_wr_flush");
-    require(ends.sent(2).opcode == IBV_WC_FLUSH, "another opcode");
-    ends.check_there(4096, kLength, 18 + level);
+    require_err(post(pair.local.qp(), Api::kWr, sends), 0, "ibv_wr_flush");
+    require(pair.expect(2).opcode == IBV_WC_FLUSH, "another opcode");
+    pair.remote.check({4096, kLength}, 18 + level);
   }
 }
 
-void atomic_write_cell(const Ends& ends) {
-  Send s = ends.request(IBV_WR_ATOMIC_WRITE, 1, 0, 0, 4096);
+void atomic_write_cell(const Pair& pair) {
+  Send s = pair.request(IBV_WR_ATOMIC_WRITE, 0, 0, 4096, 1);
   s.swap = 0x8877665544332211;
-  ends.post(s, Api::kWr);
-  require(ends.sent(1).opcode == IBV_WC_ATOMIC_WRITE, "another opcode");
-  require(ends.there().load64(4096) == s.swap, "not the new value");
+  pair.post(s, Api::kWr);
+  require(pair.expect(1).opcode == IBV_WC_ATOMIC_WRITE, "another opcode");
+  require(pair.remote.end().memory().load64(4096) == s.swap, "not the new value");
 }
 
 std::string built_cell(const Device& dev, const Type& type, const Opcode& op, bool has) {
-  const Ends ends(
-      dev, type,
-      {.more_ops = has ? op.send_op | IBV_QP_EX_WITH_RDMA_WRITE : 0, .access = kFlushAccess});
-  check_refusal(ends, Api::kPost, ends.request(op.opcode, 2, 8), EINVAL);
+  const Pair pair(dev,
+                  loop(type.type, has ? op.send_op | IBV_QP_EX_WITH_RDMA_WRITE : 0, kFlushAccess));
+  check_refusal(pair, Api::kPost, pair.request(op.opcode, 8, 0, 0, 2), EINVAL);
   if (!has) {
     require_err(create_errno(dev, type, op.send_op), EOPNOTSUPP, "ibv_create_qp_ex");
     return "refused";
   }
   if (op.opcode == IBV_WR_FLUSH) {
-    flush_cell(ends);
+    flush_cell(pair);
   } else {
-    atomic_write_cell(ends);
+    atomic_write_cell(pair);
   }
   return "works";
 }
 
-void signaled(const Ends& ends, Api api) {
+void signaled(const Pair& pair, Api api) {
   for (std::uint64_t i = 0; i < 2; i++) {
-    ends.recv(i, 0, 8);
+    pair.recv(i, 0, 8);
   }
-  Send s = ends.request(IBV_WR_SEND, 1, 8);
+  Send s = pair.request(IBV_WR_SEND, 8, 0, 0, 1);
   s.flags = 0;
-  ends.post(s, api);
+  pair.post(s, api);
   s.wr_id = 2;
   s.flags = IBV_SEND_SIGNALED;
-  ends.post(s, api);
-  ends.sent(2);
-  ends.received(0);
-  ends.received(1);
-  expect_quiet(ends.send_cq(), 5);
+  pair.post(s, api);
+  pair.expect(2);
+  pair.expect_recv(0);
+  pair.expect_recv(1);
+  expect_quiet(pair.local.send_cq(), 5);
 }
 
-void solicited(const Ends& ends, const Type& type, Api api) {
+void solicited(const Pair& pair, const Type& type, Api api) {
   std::vector<ibv_wr_opcode> opcodes{IBV_WR_SEND};
   if (type.type != IBV_QPT_UD) {
     opcodes.push_back(IBV_WR_RDMA_WRITE_WITH_IMM);
   }
   for (const ibv_wr_opcode opcode : opcodes) {
-    require_err(ibv_req_notify_cq(ends.recv_cq(), 1), 0, "ibv_req_notify_cq");
+    require_err(ibv_req_notify_cq(pair.remote.end().recv_cq(), 1), 0, "ibv_req_notify_cq");
     for (const bool solicit : {false, true}) {
-      ends.recv(2, 0, 8);
-      Send s = ends.request(opcode, 1, 8);
+      pair.recv(2, 0, 8);
+      Send s = pair.request(opcode, 8, 0, 0, 1);
       s.flags |= solicit ? static_cast<unsigned>(IBV_SEND_SOLICITED) : 0U;
-      ends.post(s, api);
-      ends.sent(1);
-      ends.received(2);
-      require(wait_event(ends.channel(), solicit ? 5000 : 50) == solicit, "{}",
+      pair.post(s, api);
+      pair.expect(1);
+      pair.expect_recv(2);
+      require(wait_event(pair.remote.end().channel(), solicit ? 5000 : 50) == solicit, "{}",
               solicit ? "no event" : "an event that nobody asked for");
     }
   }
 }
 
-void inlined(const Ends& ends, const Type& type, Api api) {
-  const std::uint32_t length = ends.cap().max_inline_data;
+void inlined(const Pair& pair, const Type& type, Api api) {
+  const std::uint32_t length = pair.local.cap().max_inline_data;
   std::vector<ibv_wr_opcode> opcodes{IBV_WR_SEND};
   if (type.type != IBV_QPT_UD) {
     opcodes.push_back(IBV_WR_RDMA_WRITE);
   }
   for (const ibv_wr_opcode opcode : opcodes) {
-    const auto data = ends.here().bytes().first(length);
+    const auto data = pair.local.memory().bytes().first(length);
     fill(data, 14);
     if (opcode == IBV_WR_SEND) {
-      ends.recv(2, 0, length);
+      pair.recv(2, 0, length);
     }
-    Send s = ends.request(opcode, 1, length, 0, 4096);
+    Send s = pair.request(opcode, length, 0, 4096, 1);
     s.sges[0].lkey = 0xdeadbeef;
     s.flags |= IBV_SEND_INLINE;
-    ends.post(s, api);
+    pair.post(s, api);
     fill(data, 15);  // inline data was copied when posted
-    ends.sent(1);
+    pair.expect(1);
     if (opcode == IBV_WR_SEND) {
-      ends.received(2);
+      pair.expect_recv(2);
     }
-    ends.check_there(opcode == IBV_WR_SEND ? ends.header() : 4096, length, 14);
+    pair.remote.check({opcode == IBV_WR_SEND ? pair.local.header() : 4096, length}, 14);
   }
-  if (is_reliable(type)) {
-    Send s = ends.request(IBV_WR_RDMA_READ, 1, 8);
+  if (is_reliable(type.type)) {
+    Send s = pair.request(IBV_WR_RDMA_READ, 8, 0, 0, 1);
     s.flags |= IBV_SEND_INLINE;
-    require_err(post(ends.qp(), api, s), EINVAL, "READ with INLINE");
+    require_err(post(pair.local.qp(), api, s), EINVAL, "READ with INLINE");
   }
 }
 
 // A fenced SEND behind a READ sends the data that the READ has fetched. Without READs there is
 // nothing to wait for.
-void fenced(const Ends& ends, const Type& type, Api api) {
+void fenced(const Pair& pair, const Type& type, Api api) {
   for (std::uint64_t i = 0; i < 20; i++) {
-    ends.recv(3, 0, kLength);
+    pair.recv(3, 0, kLength);
     std::vector<Send> sends;
-    if (is_reliable(type)) {
-      fill(ends.there().bytes().subspan(8192, kLength), 100 + i);
-      sends.push_back(ends.request(IBV_WR_RDMA_READ, 1, kLength, 0, 8192));
+    if (is_reliable(type.type)) {
+      fill(pair.remote.end().memory().bytes().subspan(8192, kLength), 100 + i);
+      sends.push_back(pair.request(IBV_WR_RDMA_READ, kLength, 0, 8192, 1));
     } else {
-      fill(ends.here().bytes().first(kLength), 100 + i);
+      fill(pair.local.memory().bytes().first(kLength), 100 + i);
     }
-    sends.push_back(ends.request(IBV_WR_SEND, 2, kLength));
+    sends.push_back(pair.request(IBV_WR_SEND, kLength, 0, 0, 2));
     sends.back().flags |= IBV_SEND_FENCE;
-    require_err(post(ends.qp(), api, sends), 0, api_name(api));
-    if (is_reliable(type)) {
-      ends.sent(1);
+    require_err(post(pair.local.qp(), api, sends), 0, api_name(api));
+    if (is_reliable(type.type)) {
+      pair.expect(1);
     }
-    ends.sent(2);
-    ends.received(3);
-    ends.check_there(ends.header(), kLength, 100 + i);
+    pair.expect(2);
+    pair.expect_recv(3);
+    pair.remote.check({pair.local.header(), kLength}, 100 + i);
   }
 }
 
-void ip_csum(const Device& dev, const Ends& ends, Api api) {
+void ip_csum(const Device& dev, const Pair& pair, Api api) {
   require((dev.attr().device_cap_flags & (IBV_DEVICE_UD_IP_CSUM | IBV_DEVICE_RC_IP_CSUM)) == 0,
           "the device says that it computes checksums");
-  Send s = ends.request(IBV_WR_SEND, 2, 8);
+  Send s = pair.request(IBV_WR_SEND, 8, 0, 0, 2);
   s.flags |= IBV_SEND_IP_CSUM;
-  check_refusal(ends, api, s, EOPNOTSUPP);
+  check_refusal(pair, api, s, EOPNOTSUPP);
 }
 
 }  // namespace
 
-void check_refusal(const Ends& ends, Api api, const Send& wrong, int err) {
-  ends.recv(0x20, 0, 8);
-  const std::array list{ends.request(IBV_WR_SEND, 0x10, 8), wrong,
-                        ends.request(IBV_WR_SEND, 0x11, 8)};
+void check_refusal(const Pair& pair, Api api, const Send& wrong, int err) {
+  pair.recv(0x20, 0, 8);
+  const std::array list{pair.request(IBV_WR_SEND, 8, 0, 0, 0x10), wrong,
+                        pair.request(IBV_WR_SEND, 8, 0, 0, 0x11)};
   std::size_t bad = 0;
-  require_err(post(ends.qp(), api, list, &bad), err, api_name(api));
+  require_err(post(pair.local.qp(), api, list, &bad), err, api_name(api));
   if (api == Api::kPost) {
     require(bad == 1, "bad_wr is request {}", bad);
-    ends.sent(0x10);
-    ends.received(0x20);
+    pair.expect(0x10);
+    pair.expect_recv(0x20);
   }
-  expect_quiet(ends.send_cq(), 5);
-  expect_quiet(ends.recv_cq(), 5);
+  expect_quiet(pair.local.send_cq(), 5);
+  expect_quiet(pair.remote.end().recv_cq(), 5);
 }
 
-std::vector<Row> opcode_rows(const Device& dev, const Runner& run) {
+std::vector<Row> opcode_rows(const Device& dev) {
   std::vector<Row> rows;
   for (const Opcode& op : kOpcodes) {
     Row row{.name = op.name, .cells = {}};
     for (std::size_t i = 0; i < kTypes.size(); i++) {
       std::string text;
-      run(std::format("{}_{}", op.name + 7, kTypes[i].name),
-          [&] { text = cell(dev, kTypes[i], op, op.marks[i]); });
+      run_test(std::format("{}_{}", op.name + 7, kTypes[i].name),
+               [&] { text = cell(dev, kTypes[i], op, op.marks[i]); });
       row.cells.push_back(text.empty() ? "FAILS" : text);
     }
     rows.push_back(row);
@@ -451,14 +456,14 @@ std::vector<Row> opcode_rows(const Device& dev, const Runner& run) {
   return rows;
 }
 
-std::vector<Row> built_rows(const Device& dev, const Runner& run) {
+std::vector<Row> built_rows(const Device& dev) {
   std::vector<Row> rows;
   for (const Opcode& op : kBuilt) {
     Row row{.name = op.name, .cells = {}};
     for (std::size_t i = 0; i < kTypes.size(); i++) {
       std::string text = "FAILS";
-      run(std::format("{}_{}", op.name + 7, kTypes[i].name),
-          [&] { text = built_cell(dev, kTypes[i], op, op.marks[i]); });
+      run_test(std::format("{}_{}", op.name + 7, kTypes[i].name),
+               [&] { text = built_cell(dev, kTypes[i], op, op.marks[i]); });
       row.cells.push_back(text);
     }
     rows.push_back(row);
@@ -466,32 +471,32 @@ std::vector<Row> built_rows(const Device& dev, const Runner& run) {
   return rows;
 }
 
-std::vector<Row> flag_rows(const Device& dev, const Runner& run) {
-  using Body = std::function<std::string(const Type& type, const Ends& ends, Api api)>;
+std::vector<Row> flag_rows(const Device& dev) {
+  using Body = std::function<std::string(const Type& type, const Pair& pair, Api api)>;
   const std::vector<std::pair<const char*, Body>> flags{
       {"IBV_SEND_FENCE",
-       [](const Type& type, const Ends& ends, Api api) {
-         fenced(ends, type, api);
-         return is_reliable(type) ? "works" : "no effect [4]_";
+       [](const Type& type, const Pair& pair, Api api) {
+         fenced(pair, type, api);
+         return is_reliable(type.type) ? "works" : "no effect [4]_";
        }},
       {"IBV_SEND_SIGNALED",
-       [](const Type&, const Ends& ends, Api api) {
-         signaled(ends, api);
+       [](const Type&, const Pair& pair, Api api) {
+         signaled(pair, api);
          return "works";
        }},
       {"IBV_SEND_SOLICITED",
-       [](const Type& type, const Ends& ends, Api api) {
-         solicited(ends, type, api);
+       [](const Type& type, const Pair& pair, Api api) {
+         solicited(pair, type, api);
          return "works";
        }},
       {"IBV_SEND_INLINE",
-       [](const Type& type, const Ends& ends, Api api) {
-         inlined(ends, type, api);
+       [](const Type& type, const Pair& pair, Api api) {
+         inlined(pair, type, api);
          return "works";
        }},
       {"IBV_SEND_IP_CSUM",
-       [&dev](const Type&, const Ends& ends, Api api) {
-         ip_csum(dev, ends, api);
+       [&dev](const Type&, const Pair& pair, Api api) {
+         ip_csum(dev, pair, api);
          return "no offload [3]_";
        }},
   };
@@ -500,11 +505,11 @@ std::vector<Row> flag_rows(const Device& dev, const Runner& run) {
     Row row{.name = name, .cells = {}};
     for (const Type& type : kTypes) {
       std::string text = "FAILS";
-      run(std::format("{}_{}", name + 9, type.name), [&] {
+      run_test(std::format("{}_{}", name + 9, type.name), [&] {
         std::string result;
         for (const Api api : kBothApis) {
-          const Ends ends(dev, type);
-          result = body(type, ends, api);
+          const Pair pair(dev, loop(type.type));
+          result = body(type, pair, api);
         }
         text = result;
       });

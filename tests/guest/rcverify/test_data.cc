@@ -353,7 +353,7 @@ void both_ways(Env& env) {
   }
 }
 
-constexpr Test kTests[] = {
+constexpr Entry kTests[] = {
     {"send_sizes_post", sizes<IBV_WR_SEND, Api::kPost>},
     {"send_sizes_wr", sizes<IBV_WR_SEND, Api::kWr>},
     {"send_imm_sizes_post", sizes<IBV_WR_SEND_WITH_IMM, Api::kPost>},
@@ -381,6 +381,6 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-std::span<const Test> data_tests() { return kTests; }
+std::span<const Entry> data_tests() { return kTests; }
 
 }  // namespace guest

@@ -106,7 +106,7 @@ void missing_right(Env& env) {
       right = IBV_ACCESS_REMOTE_ATOMIC;
     }
     PairOptions o;
-    o.remote.mr_access = kAllAccess & ~right;
+    o.remote.access = kAllAccess & ~right;
     refused(env, o, Send{.opcode = op}, IBV_WC_REM_ACCESS_ERR, 8);
   }
 }
@@ -187,7 +187,7 @@ void local_range(Env& env) {
 // READ and atomics write to local memory, so the region must allow it.
 void local_write_right(Env& env) {
   PairOptions o;
-  o.local.mr_access = 0;
+  o.local.access = 0;
   for (const ibv_wr_opcode op : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
     const Pair pair(env, o);
     expect_failure(pair, pair.request(op, 8), IBV_WC_LOC_PROT_ERR);
@@ -255,7 +255,7 @@ void post_in_error(Env& env) {
   }
 }
 
-constexpr Test kLocalTests[] = {
+constexpr Entry kLocalTests[] = {
     {"local_key", local_key},
     {"local_range", local_range},
     {"local_write_right", local_write_right},
@@ -281,7 +281,7 @@ void recv_too_small(Env& env) {
 // The receive refers to memory that may not be written.
 void recv_protection(Env& env) {
   PairOptions o;
-  o.remote.mr_access = IBV_ACCESS_REMOTE_READ;
+  o.remote.access = IBV_ACCESS_REMOTE_READ;
   const Pair pair(env, o);
   pair.remote.post_recv(5, {0, 100});
   expect_failure(pair, pair.request(IBV_WR_SEND, 100), IBV_WC_REM_OP_ERR);
@@ -342,14 +342,14 @@ void key_after_dereg(Env& env) {
   const Pair pair(env);
   Send send = pair.request(IBV_WR_RDMA_WRITE, 8);
   {
-    const Remote gone(env.link, SessionOptions{});
+    const Remote gone(env.link, EndSpec{});
     send.rkey = gone.rkey();
     send.raddr = gone.address();
   }
   expect_failure(pair, send, IBV_WC_REM_ACCESS_ERR);
 }
 
-constexpr Test kRemoteTests[] = {
+constexpr Entry kRemoteTests[] = {
     {"bad_rkey", bad_rkey},
     {"out_of_range", out_of_range},
     {"wrap_around", wrap_around},
@@ -367,7 +367,7 @@ constexpr Test kRemoteTests[] = {
 
 }  // namespace
 
-std::span<const Test> local_error_tests() { return kLocalTests; }
-std::span<const Test> remote_error_tests() { return kRemoteTests; }
+std::span<const Entry> local_error_tests() { return kLocalTests; }
+std::span<const Entry> remote_error_tests() { return kRemoteTests; }
 
 }  // namespace guest

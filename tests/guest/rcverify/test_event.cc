@@ -105,7 +105,7 @@ void wake_up_loop(Env& env) {
                  .max_recv_sge = 1,
                  .max_inline_data = 0};
   const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-  const SessionOptions other{.psn = 3};
+  const EndSpec other{.psn = 3};
   const Remote remote(env.link, other);
   const Endpoint self{.qpn = qp->qp_num, .psn = 4, .gid = env.dev.gid()};
   remote.connect(pair.how, self);
@@ -158,7 +158,7 @@ void comm_established(Env& env) {
   require_status(poll(pair.local.recv_cq(), 1).front(), 1, IBV_WC_SUCCESS);
 }
 
-constexpr Test kTests[] = {
+constexpr Entry kTests[] = {
     {"one_event_an_arm", one_event_an_arm},
     {"arm_after_completion", arm_after_completion},
     {"solicited", solicited},
@@ -171,6 +171,6 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-std::span<const Test> event_tests() { return kTests; }
+std::span<const Entry> event_tests() { return kTests; }
 
 }  // namespace guest

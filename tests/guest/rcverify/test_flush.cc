@@ -17,7 +17,7 @@ constexpr std::uint32_t kLength = 30000;
 PairOptions flush_options() {
   PairOptions o;
   o.local.more_ops = kBuiltOps;
-  o.remote.mr_access = kFlushAccess;
+  o.remote.access = kFlushAccess;
   o.how.qp_access = kFlushAccess;
   return o;
 }
@@ -119,7 +119,7 @@ void refused(Env& env, const PairOptions& options, const std::function<Send(cons
 void flush_refused(Env& env) {
   const PairOptions good = flush_options();
   PairOptions no_right = good;
-  no_right.remote.mr_access = kAllAccess;
+  no_right.remote.access = kAllAccess;
   PairOptions no_qp_right = good;
   no_qp_right.how.qp_access = kAllAccess;
   PairOptions persistent = good;
@@ -156,7 +156,7 @@ void flush_refused(Env& env) {
 void atomic_write_refused(Env& env) {
   const PairOptions good = flush_options();
   PairOptions no_right = good;
-  no_right.remote.mr_access = kFlushAccess & ~IBV_ACCESS_REMOTE_WRITE;
+  no_right.remote.access = kFlushAccess & ~IBV_ACCESS_REMOTE_WRITE;
   PairOptions no_qp_right = good;
   no_qp_right.how.qp_access = kFlushAccess & ~IBV_ACCESS_REMOTE_WRITE;
   const auto make = [](std::uint64_t at) {
@@ -211,7 +211,7 @@ void flush_attributes(Env& env) {
   require(!none && errno == EOPNOTSUPP, "ibv_reg_mr with FLUSH_PERSISTENT: {}", errno_name(errno));
 }
 
-constexpr Test kTests[] = {
+constexpr Entry kTests[] = {
     {"flush_after_writes", flush_after_writes},
     {"atomic_writes", atomic_writes},
     {"flush_many", flush_many},
@@ -223,6 +223,6 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-std::span<const Test> flush_tests() { return kTests; }
+std::span<const Entry> flush_tests() { return kTests; }
 
 }  // namespace guest

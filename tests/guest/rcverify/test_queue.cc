@@ -529,7 +529,7 @@ void many_qps(Env& env) {
   }
 }
 
-constexpr Test kTests[] = {
+constexpr Entry kTests[] = {
     {"capacities", capacities},
     {"too_much_refused", too_much_refused},
     {"cq_sizes", cq_sizes},
@@ -553,6 +553,6 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-std::span<const Test> queue_tests() { return kTests; }
+std::span<const Entry> queue_tests() { return kTests; }
 
 }  // namespace guest

@@ -212,7 +212,7 @@ void drained_after_rnr(Env& env) {
   pair.expect_traffic();
 }
 
-constexpr Test kTests[] = {
+constexpr Entry kTests[] = {
     {"posts_below_rts", posts_below_rts},
     {"refused_steps", refused_steps},
     {"query", query},
@@ -224,6 +224,6 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-std::span<const Test> state_tests() { return kTests; }
+std::span<const Entry> state_tests() { return kTests; }
 
 }  // namespace guest

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include "failure.h"
 
-namespace steering {
+namespace guest::steering {
 
-// Ends the program, with errno's text, if a system call has failed.
+// Fails, with errno's text, if a system call has failed.
 inline void require(bool holds, const char* what) {
-  if (holds) return;
-  std::perror(what);
-  std::exit(2);
+  if (!holds) fail_errno(what);
 }
 
-}  // namespace steering
+}  // namespace guest::steering

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace steering {
+namespace guest::steering {
 
 namespace {
 
@@ -222,4 +222,4 @@ Match match_of(const Flow& flow) {
   return match;
 }
 
-}  // namespace steering
+}  // namespace guest::steering

@@ -10,7 +10,7 @@
 
 #include "tern_hw.hpp"
 
-namespace steering {
+namespace guest::steering {
 
 using Random = std::mt19937;
 using Flow = tern_cmd_create_flow;
@@ -72,4 +72,4 @@ struct Match {
 };
 [[nodiscard]] Match match_of(const Flow& flow);
 
-}  // namespace steering
+}  // namespace guest::steering

@@ -21,7 +21,7 @@
 
 #include "check.h"
 
-namespace steering {
+namespace guest::steering {
 
 // A message to the kernel, or attributes of one.
 class Message {
@@ -268,4 +268,4 @@ void Flower::request(Message& message) {
   require(answer.header.nlmsg_type == NLMSG_ERROR && answer.error.error == 0, "filter");
 }
 
-}  // namespace steering
+}  // namespace guest::steering

@@ -8,7 +8,7 @@
 
 #include "flow.h"
 
-namespace steering {
+namespace guest::steering {
 
 class Message;
 
@@ -35,4 +35,4 @@ class Flower {
   std::uint32_t sink_;
 };
 
-}  // namespace steering
+}  // namespace guest::steering

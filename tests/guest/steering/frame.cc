@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace steering {
+namespace guest::steering {
 
 namespace {
 
@@ -210,4 +210,4 @@ Bytes draw_frame(std::span<const Flow> flows, const Values& values, Random& rand
   return draft.make();
 }
 
-}  // namespace steering
+}  // namespace guest::steering

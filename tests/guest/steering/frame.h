@@ -7,9 +7,9 @@
 #include "eth/sample_frames.h"
 #include "flow.h"
 
-namespace steering {
+namespace guest::steering {
 
 [[nodiscard]] tern::eth::Bytes draw_frame(std::span<const Flow> flows, const Values& values,
                                           Random& random);
 
-}  // namespace steering
+}  // namespace guest::steering

@@ -28,8 +28,9 @@
 #include "flow.h"
 #include "flower.h"
 #include "frame.h"
+#include "program.h"
 
-namespace steering {
+namespace guest::steering {
 namespace {
 
 using tern::eth::Bytes;
@@ -117,8 +118,7 @@ class Engine {
   static void create(tern::eth::Steering& table, const Flow& flow) {
     std::uint32_t id = 0;
     if (table.create(flow, &id) == TERN_ST_OK) return;
-    std::puts("# the engine refuses a flow");
-    std::exit(2);
+    guest::fail("the engine refuses a flow");
   }
   static std::uint32_t flow_of(tern::eth::Steering& table, const Bytes& frame) {
     const auto verdict = table.classify(tern::eth::parse(frame), frame.size(), false);
@@ -169,11 +169,10 @@ std::string compare(const Subject& subject, unsigned seed, Flower& flower, const
   return {};
 }
 
-int run() {
+void run() {
   Flower flower("vb", "sink");
   const PacketSocket out("va", 0);
   const PacketSocket in("sink", ETH_P_ALL);
-  bool failed = false;
   for (const Subject& subject : subjects()) {
     Counts counts;
     std::string wrong;
@@ -184,17 +183,15 @@ int run() {
     constexpr unsigned kEnough = kSets * kFrames / 10;
     if (wrong.empty() && std::min({counts.matched, counts.missed, counts.several}) < kEnough)
       wrong = "too few frames of a kind";
-    if (wrong.empty()) {
-      std::printf("ok steering/%s\n", subject.name);
-    } else {
-      std::printf("not ok steering/%s - %s\n", subject.name, wrong.c_str());
-      failed = true;
-    }
+    guest::report(wrong.empty(), subject.name, wrong);
   }
-  return failed ? 1 : 0;
 }
 
 }  // namespace
-}  // namespace steering
+}  // namespace guest::steering
 
-int main() { return steering::run(); }
+int main(int argc, char** argv) {
+  return guest::run_program(argc, argv, {.group = "steering", .run = [](const guest::CommandLine&) {
+                                           guest::steering::run();
+                                         }});
+}

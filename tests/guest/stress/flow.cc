@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "suite.h"
+#include "pair.h"
 
 namespace guest {
 
@@ -44,21 +44,12 @@ bool drain(ibv_cq* cq, Each each) {
 
 // ---- requester ----
 
-Asker::Asker(const Flow& flow, const Session& session, const Introduction& other)
+Asker::Asker(const Flow& flow, const End& session, const Introduction& other)
     : flow_(flow), session_(session), other_(other) {
   if (flow_.type != IBV_QPT_UD) {
     return;
   }
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = other.endpoint.gid;
-  attr.grh.sgid_index = session.device().gid_index();
-  attr.grh.hop_limit = 64;
-  ah_.reset(ibv_create_ah(session.device().pd(), &attr));
-  if (!ah_) {
-    fail_errno("ibv_create_ah");
-  }
+  ah_ = create_ah(session.device(), other.endpoint.gid);
 }
 
 std::span<std::byte> Asker::slot(const Message& m) const {
@@ -83,7 +74,7 @@ void Asker::prepare_one(const Message& m) {
   Send& send = sends_.emplace_back();
   send.opcode = m.opcode;
   send.wr_id = m.number;
-  send.sges = {session_.memory().sge(ask_slot(m.number), m.length)};
+  send.sges.assign(1, session_.sge({ask_slot(m.number), m.length}));
   send.raddr = other_.address + (is_atomic(m.opcode) ? kWordAt : asked_slot(m.number));
   send.rkey = other_.rkey;
   send.imm = static_cast<std::uint32_t>(m.number);
@@ -141,9 +132,8 @@ std::span<std::byte> Asked::guarded(const Message& m) const {
 }
 
 void Asked::post(std::uint64_t wr_id, std::uint64_t offset, std::uint32_t length) const {
-  const std::array sges = {session_.memory().sge(offset, length)};
-  const int err = session_.srq() != nullptr ? post_srq_recv(session_.srq(), wr_id, sges)
-                                            : post_recv(session_.qp(), wr_id, sges);
+  const ibv_sge sge = session_.memory().sge(offset, length);
+  const int err = session_.try_recv(wr_id, {&sge, 1});
   require_of(flow_, err == 0, "a receive request: {}", errno_name(err));
 }
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "peer.h"
+#include "end.h"
 #include "plan.h"
 
 namespace guest {
@@ -23,7 +23,7 @@ struct Introduction {
 
 class Asker {
  public:
-  Asker(const Flow& flow, const Session& session, const Introduction& other);
+  Asker(const Flow& flow, const End& session, const Introduction& other);
 
   void prepare(std::uint64_t round);
   void post() const;
@@ -38,7 +38,7 @@ class Asker {
   void prepare_one(const Message& m);
 
   Flow flow_;
-  const Session& session_;
+  const End& session_;
   Introduction other_;
   AhPtr ah_;
   std::vector<Message> messages_;
@@ -50,7 +50,7 @@ class Asker {
 
 class Asked {
  public:
-  Asked(const Flow& flow, const Session& session) : flow_(flow), session_(session) {}
+  Asked(const Flow& flow, const End& session) : flow_(flow), session_(session) {}
   virtual ~Asked() = default;
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -71,7 +71,7 @@ class Asked {
   void post(std::uint64_t wr_id, std::uint64_t offset, std::uint32_t length) const;
 
   const Flow flow_;
-  const Session& session_;
+  const End& session_;
   std::uint64_t arrived_ = 0;
 };
 
@@ -100,7 +100,7 @@ class AskedReliably final : public Asked {
 // arrive at most once and in order. A WRITE that was cut short leaves a prefix of whole packets.
 class AskedUnreliably final : public Asked {
  public:
-  AskedUnreliably(const Flow& flow, const Session& session, bool in_order)
+  AskedUnreliably(const Flow& flow, const End& session, bool in_order)
       : Asked(flow, session), in_order_(in_order) {}
 
   void prepare(std::uint64_t round) override;

@@ -17,26 +17,22 @@
 //   requested again, answer each atomic with the value before it, and leave completed data alone;
 //   UC and UD deliver whole messages in order. Counters of retries must move, those of errors must
 //   not. The test ends after a number of messages.
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "end.h"
 #include "lab.h"
+#include "program.h"
+#include "side.h"
 
 namespace guest {
 namespace {
 
-constexpr char kPort[] = "18518";
-constexpr unsigned kLimit = 900;  // seconds per case; bounds a hang
+constexpr unsigned kLimit = 900;  // seconds per case
 constexpr std::uint64_t kSeed = 20;
 
 struct Case {
@@ -85,14 +81,6 @@ std::vector<Case> cases() {
 
 // Counters that are printed but not checked.
 constexpr std::array kTold = {"tx_rdma_packets", "rx_rdma_packets", "out_of_buffer"};
-
-struct Options {
-  int gid_index = -1;
-  std::string peer;
-  bool serve = false;
-  std::uint64_t rounds = 25;
-  std::vector<const char*> patterns;
-};
 
 std::string rules_of(const Case& c, unsigned seed) {
   std::string text;
@@ -183,72 +171,48 @@ void check_totals(const Totals& here, const Totals& there, std::uint64_t rounds)
   }
 }
 
-void play(const Case& c, Bench& bench, const Device& dev, const Options& options) {
-  const Job job{.seed = kSeed, .rounds = options.rounds, .in_order = c.in_order};
+void play(const Case& c, Bench& bench, const Device& dev, const CommandLine& line,
+          std::uint64_t rounds) {
+  const Job job{.seed = kSeed, .rounds = rounds, .in_order = c.in_order};
   bench.set(c);
   {
-    const Socket peer = tcp_connect(options.peer, kPort);
+    const Socket peer = tcp_connect(line.host, line.port);
     peer.write(&job, sizeof(job));
-    End end(dev, peer, job, false);
+    Side end(dev, peer, job, false);
     end.run();
-    check_totals(end.totals(), end.totals_there(), options.rounds);
+    check_totals(end.totals(), end.totals_there(), rounds);
   }
   bench.check(c);
 }
 
-bool run_case(const Case& c, Bench& bench, const Device& dev, const Options& options) {
-  ::alarm(kLimit);
-  const auto start = std::chrono::steady_clock::now();
-  std::string why;
-  try {
-    play(c, bench, dev, options);
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  try {
-    bench.clear();
-  } catch (const std::exception& e) {
-    why += e.what();
-  }
-  why += take_destroy_errors();
-  ::alarm(0);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (why.empty()) {
-    std::printf("ok stress/%s # %.1f s\n", c.name, took.count());
-  } else {
-    std::printf("not ok stress/%s - %s\n", c.name, why.c_str());
-  }
-  std::fflush(stdout);
-  return why.empty();
-}
-
-int run_all(const Options& options) {
-  const Device dev("tern0", options.gid_index);
-  Bench bench(options.peer);
+void run(const CommandLine& line, std::uint64_t rounds) {
+  require(!line.host.empty() && rounds != 0, "needs a machine and rounds");
+  const Device dev(line.device, line.gid_index);
+  Bench bench(line.host);
   bench.clear();
-  std::size_t run = 0;
-  std::size_t passed = 0;
-  for (const Case& c : cases()) {
-    const bool chosen =
-        options.patterns.empty() || std::ranges::any_of(options.patterns, [&](const char* p) {
-          return ::fnmatch(p, c.name, 0) == 0;
-        });
-    if (chosen) {
-      run++;
-      passed += run_case(c, bench, dev, options) ? 1U : 0U;
-    }
+  std::vector<Test> tests;
+  const std::vector<Case> all = cases();
+  for (const Case& c : all) {
+    tests.push_back({c.name, [&] {
+                       try {
+                         play(c, bench, dev, line, rounds);
+                       } catch (...) {
+                         bench.clear();
+                         throw;
+                       }
+                       bench.clear();
+                     }});
   }
-  const Socket peer = tcp_connect(options.peer, kPort);
+  run_tests(tests);
+  const Socket peer = tcp_connect(line.host, line.port);
   const Job nothing;
   peer.write(&nothing, sizeof(nothing));
-  std::printf("# %zu of %zu passed\n", passed, run);
-  return passed == run && run != 0 ? 0 : 1;
 }
 
 // The client reports a failed case; the server just gets ready for the next one.
-void serve_all(const Options& options) {
-  const Device dev("tern0", options.gid_index);
-  const Socket listener = tcp_listen(kPort);
+void serve_all(const CommandLine& line) {
+  const Device dev(line.device, line.gid_index);
+  const Socket listener = tcp_listen(line.port);
   for (;;) {
     const Socket peer = listener.accept();
     Job job;
@@ -257,60 +221,29 @@ void serve_all(const Options& options) {
     }
     ::alarm(kLimit);
     try {
-      End(dev, peer, job, true).run();
+      Side(dev, peer, job, true).run();
     } catch (const std::exception& e) {
       std::fprintf(stderr, "# other end: %s\n", e.what());
     }
     const std::string errors = take_destroy_errors();
     if (!errors.empty()) {
-      std::printf("not ok stress/other-end -%s\n", errors.c_str());
-      std::fflush(stdout);
+      report(false, "other-end", errors);
     }
     ::alarm(0);
   }
-}
-
-Options parse(int argc, char** argv) {
-  Options o;
-  int c = 0;
-  while ((c = ::getopt(argc, argv, "g:c:r:s")) != -1) {
-    switch (c) {
-      case 'g':
-        o.gid_index = std::atoi(optarg);
-        break;
-      case 'c':
-        o.peer = optarg;
-        break;
-      case 'r':
-        o.rounds = std::strtoull(optarg, nullptr, 0);
-        break;
-      case 's':
-        o.serve = true;
-        break;
-      default:
-        std::exit(2);
-    }
-  }
-  if (o.serve != o.peer.empty() || o.rounds == 0) {
-    std::exit(2);
-  }
-  o.patterns.assign(argv + optind, argv + argc);
-  return o;
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  const guest::Options options = guest::parse(argc, argv);
-  try {
-    if (options.serve) {
-      guest::serve_all(options);
-      return 0;
-    }
-    return guest::run_all(options);
-  } catch (const std::exception& e) {
-    std::printf("not ok stress/setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  std::uint64_t rounds = 25;
+  return run_program(argc, argv,
+                     {.group = "stress",
+                      .port = "18518",
+                      .limit = kLimit,
+                      .options = {{"r", &rounds}},
+                      .run = [&](const CommandLine& line) { run(line, rounds); },
+                      .serve = serve_all});
 }

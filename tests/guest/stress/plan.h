@@ -16,7 +16,6 @@ constexpr std::uint32_t kMtu = 1024;           // bytes per packet
 constexpr std::uint32_t kLongest = 16 * kMtu;  // bytes per message
 constexpr std::uint32_t kGuard = 64;           // bytes after a message that must not change
 constexpr std::uint32_t kSlot = kLongest + kGuard;
-constexpr std::uint32_t kGrh = 40;
 constexpr std::uint64_t kRound = 16;  // messages of a flow per round
 constexpr std::uint64_t kSlots = 2 * kRound;
 

@@ -15,74 +15,37 @@
 //   and CQEs written and read by hand, operations on device memory, keys queried through bind and
 //   invalidation and of a stranger, and UDP source ports as a sniffer in vm2 sees them on the wire.
 //   Not captured: the judge takes a connection with another source port for another one.
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <optional>
-#include <string>
 
 #include "tests.h"
 
 namespace guest {
 namespace {
 
-struct Options {
-  std::string device = "tern0";
-  std::string port = "18521";
-  std::string server;
-  int gid_index = -1;
-  bool serves = false;
-};
-
-int run(const Options& o, std::span<const char* const> patterns) {
-  const Device dev(o.device, o.gid_index);
-  if (o.serves) {
-    const Socket listener = tcp_listen(o.port);
-    for (;;) serve(dev, listener.accept());
-  }
+void run(const CommandLine& line) {
+  const Device dev(line.device, line.gid_index);
   std::optional<Socket> peer;
-  if (!o.server.empty()) peer.emplace(tcp_connect(o.server, o.port));
-  std::vector<Named> tests;
+  if (!line.host.empty()) peer.emplace(tcp_connect(line.host, line.port));
+  std::vector<Test> tests;
   const Socket* const socket = peer ? &*peer : nullptr;
   for (auto& list : {query_tests(dev), post_tests(dev), dm_tests(dev), key_tests(dev),
                      sport_tests(dev, socket)}) {
     tests.insert(tests.end(), list.begin(), list.end());
   }
-  return run_named("terndv", tests, patterns) ? EXIT_SUCCESS : EXIT_FAILURE;
+  run_tests(tests);
+}
+
+void serve_all(const CommandLine& line) {
+  const Device dev(line.device, line.gid_index);
+  const Socket listener = tcp_listen(line.port);
+  for (;;) serve(dev, listener.accept());
 }
 
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
-  guest::Options options;
-  for (int c; (c = ::getopt(argc, argv, "c:d:g:p:s")) != -1;) {
-    switch (c) {
-      case 'c':
-        options.server = optarg;
-        break;
-      case 'd':
-        options.device = optarg;
-        break;
-      case 'g':
-        options.gid_index = std::atoi(optarg);
-        break;
-      case 'p':
-        options.port = optarg;
-        break;
-      case 's':
-        options.serves = true;
-        break;
-      default:
-        return EXIT_FAILURE;
-    }
-  }
-  try {
-    return guest::run(options, {argv + optind, static_cast<std::size_t>(argc - optind)});
-  } catch (const std::exception& e) {
-    std::printf("not ok terndv - %s\n", e.what());
-    return EXIT_FAILURE;
-  }
+  return guest::run_program(
+      argc, argv,
+      {.group = "terndv", .port = "18521", .run = guest::run, .serve = guest::serve_all});
 }

@@ -15,18 +15,6 @@ constexpr std::uint64_t kAt = kPage + 0x40;  // of the word that the operations 
 
 using Word = volatile std::uint32_t;
 
-struct DmFree {
-  void operator()(ibv_dm* dm) const { note_destroy("ibv_free_dm", ibv_free_dm(dm)); }
-};
-using DmPtr = std::unique_ptr<ibv_dm, DmFree>;
-
-DmPtr alloc_dm(const Device& dev, std::size_t length) {
-  ibv_alloc_dm_attr attr{.length = length, .log_align_req = 0, .comp_mask = 0};
-  DmPtr dm(ibv_alloc_dm(dev.context(), &attr));
-  require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
-  return dm;
-}
-
 Word* map_op(ibv_dm* dm, std::uint8_t op, std::uint64_t offset) {
   void* const address = terndv_dm_map_op_addr(dm, op, offset);
   require(address != nullptr, "terndv_dm_map_op_addr: {}", errno_name(errno));
@@ -44,7 +32,7 @@ void put(ibv_dm* dm, std::uint64_t offset, std::uint32_t value) {
 }
 
 void operations(const Device& dev) {
-  const DmPtr dm = alloc_dm(dev, 2 * kPage);
+  const DmPtr dm = alloc_dm(dev.context(), 2 * kPage);
   Word& add = *map_op(dm.get(), TERNDV_DM_OP_ADD, kAt);
   Word& set = *map_op(dm.get(), TERNDV_DM_OP_OR, kAt);
   Word& clear = *map_op(dm.get(), TERNDV_DM_OP_CLEAR, kAt);
@@ -63,7 +51,7 @@ void operations(const Device& dev) {
 }
 
 void refused_operations(const Device& dev) {
-  const DmPtr dm = alloc_dm(dev, 2 * kPage);
+  const DmPtr dm = alloc_dm(dev.context(), 2 * kPage);
   const auto refused = [&](std::uint8_t op, std::uint64_t offset, int err) {
     errno = 0;
     require(terndv_dm_map_op_addr(dm.get(), op, offset) == nullptr, "operation {} at {}", op,
@@ -81,7 +69,7 @@ void refused_operations(const Device& dev) {
 void many_operations(const Device& dev) {
   constexpr std::size_t kLimit = 64;
   for (int round = 0; round < 2; round++) {
-    const DmPtr dm = alloc_dm(dev, 40 * kPage);
+    const DmPtr dm = alloc_dm(dev.context(), 40 * kPage);
     for (std::size_t i = 0; i < kLimit; i++) {
       *map_op(dm.get(), static_cast<std::uint8_t>(i / 40), i % 40 * kPage) = 1;
     }
@@ -96,10 +84,10 @@ void many_operations(const Device& dev) {
 // Threads and a peer's atomics change one word; no change is lost.
 void shared_counter(const Device& dev) {
   constexpr std::uint32_t kRounds = 200;
-  const DmPtr dm = alloc_dm(dev, 2 * kPage);
+  const DmPtr dm = alloc_dm(dev.context(), 2 * kPage);
   const MrPtr mr(ibv_reg_dm_mr(dev.pd(), dm.get(), kAt, 8, kAllAccess | IBV_ACCESS_ZERO_BASED));
   require(mr != nullptr, "ibv_reg_dm_mr");
-  Pair pair(dev, IBV_QPT_RC);
+  const Pair pair(dev, short_queues(IBV_QPT_RC));
   const Memory result(dev.pd(), kPage, kAllAccess);
   Word& add = *map_op(dm.get(), TERNDV_DM_OP_ADD, kAt);
   std::thread other([&add] {
@@ -111,12 +99,12 @@ void shared_counter(const Device& dev) {
     send.sges = {result.sge(0, 8)};
     send.rkey = mr->rkey;
     send.compare_add = 1000;
-    if (const int err = post(pair.a.qp.get(), Api::kPost, send); err != 0) {
+    if (const int err = post(pair.local.qp(), Api::kPost, send); err != 0) {
       other.join();
       require_err(err, 0, "post");
     }
     (void)static_cast<std::uint32_t>(add);
-    (void)poll(pair.a.send_cq.get(), 1);
+    (void)poll(pair.local.send_cq(), 1);
   }
   other.join();
   require(add == kRounds * (1000 + 3 + 1), "{} instead of {}", get(dm.get(), kAt) - 1,
@@ -138,8 +126,8 @@ terndv_key_attr window_of(ibv_mw* mw) {
 }
 
 void complete(const Pair& pair, const Send& send) {
-  require_err(post(pair.a.qp.get(), Api::kPost, send), 0, "post");
-  const ibv_wc wc = poll(pair.a.send_cq.get(), 1).front();
+  require_err(post(pair.local.qp(), Api::kPost, send), 0, "post");
+  const ibv_wc wc = poll(pair.local.send_cq(), 1).front();
   require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
 }
 
@@ -160,7 +148,7 @@ void region(const Device& dev) {
 
 void window_type_2(const Device& dev) {
   const Memory memory(dev.pd(), 2 * kPage, kAllAccess | IBV_ACCESS_MW_BIND);
-  Pair pair(dev, IBV_QPT_RC);
+  const Pair pair(dev, short_queues(IBV_QPT_RC));
   const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
   require(mw != nullptr, "ibv_alloc_mw");
   terndv_key_attr attr = window_of(mw.get());
@@ -180,7 +168,7 @@ void window_type_2(const Device& dev) {
   require(attr.state == TERNDV_KEY_VALID && attr.key == bind.bind_rkey, "the window is not bound");
   require(attr.addr == memory.address(100) && attr.length == 500, "range {:#x} {:#x}", attr.addr,
           attr.length);
-  require(attr.access == IBV_ACCESS_REMOTE_WRITE && attr.qp_num == pair.a.qp->qp_num,
+  require(attr.access == IBV_ACCESS_REMOTE_WRITE && attr.qp_num == pair.local.qp()->qp_num,
           "access or QP");
   require(attr.mr_key == memory.rkey(), "region {:#x}", attr.mr_key);
   require(key_of(dev.pd(), memory.rkey()).num_windows == 1, "the region does not count its window");
@@ -197,7 +185,7 @@ void window_type_2(const Device& dev) {
 
 void window_type_1(const Device& dev) {
   const Memory memory(dev.pd(), 2 * kPage, kAllAccess | IBV_ACCESS_MW_BIND);
-  Pair pair(dev, IBV_QPT_RC);
+  const Pair pair(dev, short_queues(IBV_QPT_RC));
   const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_1));
   require(mw != nullptr, "ibv_alloc_mw");
   const std::uint32_t before = mw->rkey;
@@ -207,8 +195,8 @@ void window_type_1(const Device& dev) {
                     .addr = memory.address(8),
                     .length = 16,
                     .mw_access_flags = IBV_ACCESS_REMOTE_READ};
-  require_err(ibv_bind_mw(pair.a.qp.get(), mw.get(), &bind), 0, "ibv_bind_mw");
-  require(poll(pair.a.send_cq.get(), 1).front().status == IBV_WC_SUCCESS, "the bind failed");
+  require_err(ibv_bind_mw(pair.local.qp(), mw.get(), &bind), 0, "ibv_bind_mw");
+  require(poll(pair.local.send_cq(), 1).front().status == IBV_WC_SUCCESS, "the bind failed");
   terndv_key_attr attr = window_of(mw.get());
   require(attr.type == 1 && attr.key == mw->rkey && attr.key != before, "key {:#x}", attr.key);
   require(attr.length == 16 && attr.qp_num == 0 && attr.mr_key == memory.rkey(), "the bind");
@@ -239,14 +227,14 @@ void foreign_keys(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> dm_tests(const Device& dev) {
+std::vector<Test> dm_tests(const Device& dev) {
   return {{"dm-operations", [&dev] { operations(dev); }},
           {"dm-operations-refused", [&dev] { refused_operations(dev); }},
           {"dm-operations-many", [&dev] { many_operations(dev); }},
           {"dm-operations-shared", [&dev] { shared_counter(dev); }}};
 }
 
-std::vector<Named> key_tests(const Device& dev) {
+std::vector<Test> key_tests(const Device& dev) {
   return {{"key-region", [&dev] { region(dev); }},
           {"key-window-type-2", [&dev] { window_type_2(dev); }},
           {"key-window-type-1", [&dev] { window_type_1(dev); }},

@@ -11,26 +11,6 @@
 
 namespace guest {
 
-Pair::Pair(const Device& dev, ibv_qp_type type, ibv_srq* srq) {
-  for (Side* side : {&a, &b}) {
-    side->send_cq = create_cq(dev, 8);
-    side->recv_cq = create_cq(dev, 8);
-    QpSpec spec;
-    spec.type = type;
-    spec.send_cq = side->send_cq.get();
-    spec.recv_cq = side->recv_cq.get();
-    spec.srq = side == &b ? srq : nullptr;
-    spec.cap = side->cap;
-    side->qp = try_create_qp(dev, spec);
-    require(side->qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
-    side->cap = spec.cap;
-  }
-  const Endpoint ends[] = {{.qpn = a.qp->qp_num, .psn = 1, .gid = dev.gid()},
-                           {.qpn = b.qp->qp_num, .psn = 9, .gid = dev.gid()}};
-  connect(a.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[0], ends[1]);
-  connect(b.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[1], ends[0]);
-}
-
 namespace {
 
 constexpr std::uint32_t kSize = 4096;
@@ -46,21 +26,20 @@ void require_cqe(const tern_cqe& cqe, std::uint8_t opcode, std::uint64_t wr_id, 
 }
 
 struct RawSide {
-  explicit RawSide(const Pair::Side& side)
-      : qp(side.qp.get()), send_cq(side.send_cq.get()), recv_cq(side.recv_cq.get()) {}
+  explicit RawSide(const End& end) : qp(end.qp()), send_cq(end.send_cq()), recv_cq(end.recv_cq()) {}
   RawQp qp;
   RawCq send_cq, recv_cq;
 };
 
 // Several times round all queues, with as many requests in flight as fit.
 void send_by_hand(const Device& dev) {
-  Pair pair(dev, IBV_QPT_RC);
+  const Pair pair(dev, short_queues(IBV_QPT_RC));
   const Memory from(dev.pd(), kSize, 0);
   const Memory to(dev.pd(), kSize, kAllAccess);
-  RawSide a(pair.a);
-  RawSide b(pair.b);
+  RawSide a(pair.local);
+  RawSide b(pair.remote.end());
   fill(from.bytes(), 1);
-  require(a.qp.layout().sq.wqe_cnt == pair.a.cap.max_send_wr, "size of the send queue");
+  require(a.qp.layout().sq.wqe_cnt == pair.local.cap().max_send_wr, "size of the send queue");
   std::uint64_t id = 0;
   for (unsigned round = 0; round < 5; round++) {
     const std::uint32_t batch = 7;
@@ -77,9 +56,9 @@ void send_by_hand(const Device& dev) {
     }
     for (std::uint32_t i = 0; i < batch; i++) {
       const tern_cqe got = b.recv_cq.wait();
-      require_cqe(got, TERN_RECV_SEND, id + i, pair.b.qp->qp_num, 64);
+      require_cqe(got, TERN_RECV_SEND, id + i, pair.remote.endpoint().qpn, 64);
       require((got.flags & TERN_CQE_F_IMM) && be32toh(got.imm) == 0x1000 + i, "immediate data");
-      require_cqe(a.send_cq.wait(), TERN_WR_SEND_WITH_IMM, id + i, pair.a.qp->qp_num, 64);
+      require_cqe(a.send_cq.wait(), TERN_WR_SEND_WITH_IMM, id + i, pair.local.qp()->qp_num, 64);
     }
     require(std::memcmp(to.bytes().data(), from.bytes().data(), batch * 64) == 0,
             "other bytes arrived");
@@ -89,10 +68,10 @@ void send_by_hand(const Device& dev) {
 }
 
 void one_sided_by_hand(const Device& dev) {
-  Pair pair(dev, IBV_QPT_RC);
+  const Pair pair(dev, short_queues(IBV_QPT_RC));
   const Memory here(dev.pd(), kSize, kAllAccess);
   const Memory there(dev.pd(), kSize, kAllAccess);
-  RawSide a(pair.a);
+  RawSide a(pair.local);
   std::vector<std::byte> data(100);
   fill(data, 2);
 
@@ -102,7 +81,7 @@ void one_sided_by_hand(const Device& dev) {
   write.rkey = htole32(there.rkey());
   wqe.append_inline(data);
   a.qp.post();
-  require_cqe(a.send_cq.wait(), TERN_WR_RDMA_WRITE, 1, pair.a.qp->qp_num, 100);
+  require_cqe(a.send_cq.wait(), TERN_WR_RDMA_WRITE, 1, pair.local.qp()->qp_num, 100);
   require(!mismatch(there.bytes().subspan(8, 100), 2), "the WRITE wrote other bytes");
 
   wqe = a.qp.next(TERN_WR_RDMA_READ, 2);
@@ -112,7 +91,7 @@ void one_sided_by_hand(const Device& dev) {
   const ibv_sge target = here.sge(40, 100);
   wqe.append_sges(std::span(&target, 1));
   a.qp.post();
-  require_cqe(a.send_cq.wait(), TERN_WR_RDMA_READ, 2, pair.a.qp->qp_num, 100);
+  require_cqe(a.send_cq.wait(), TERN_WR_RDMA_READ, 2, pair.local.qp()->qp_num, 100);
   require(!mismatch(here.bytes().subspan(40, 100), 2), "the READ read other bytes");
 
   there.store64(1024, 5);
@@ -124,7 +103,7 @@ void one_sided_by_hand(const Device& dev) {
   const ibv_sge result = here.sge(0, 8);
   wqe.append_sges(std::span(&result, 1));
   a.qp.post();
-  require_cqe(a.send_cq.wait(), TERN_WR_ATOMIC_FETCH_AND_ADD, 3, pair.a.qp->qp_num, 8);
+  require_cqe(a.send_cq.wait(), TERN_WR_ATOMIC_FETCH_AND_ADD, 3, pair.local.qp()->qp_num, 8);
   require(here.load64(0) == 5 && there.load64(1024) == 42, "the atomic's result");
 
   // What the device refuses arrives as a CQE, and the QP as an error.
@@ -133,7 +112,7 @@ void one_sided_by_hand(const Device& dev) {
   const tern_cqe bad = a.send_cq.wait();
   require(bad.status == TERN_CQE_LOC_QP_OP_ERR && le64toh(bad.wr_id) == 4,
           "status {} of an unknown opcode", bad.status);
-  require(state_of(pair.a.qp.get()) == IBV_QPS_ERR, "the QP is not in error");
+  require(state_of(pair.local.qp()) == IBV_QPS_ERR, "the QP is not in error");
   // A receive that is posted now needs a doorbell.
   a.qp.post_recv(5, {});
   const tern_cqe flushed = a.recv_cq.wait();
@@ -146,13 +125,16 @@ void shared_receives_by_hand(const Device& dev) {
   attr.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
   const SrqPtr srq(ibv_create_srq(dev.pd(), &attr));
   require(srq != nullptr, "ibv_create_srq");
-  Pair pair(dev, IBV_QPT_RC, srq.get());
+  PairOptions options = short_queues(IBV_QPT_RC);
+  options.remote.use_srq = srq.get();
+  const Pair pair(dev, options);
   const Memory to(dev.pd(), kSize, kAllAccess);
-  RawSide a(pair.a);
-  RawCq recv_cq(pair.b.recv_cq.get());
+  RawSide a(pair.local);
+  RawCq recv_cq(pair.remote.end().recv_cq());
   RawSrq queue(srq.get());
   require(queue.layout().rq.wqe_cnt == attr.attr.max_wr, "size of the SRQ");
-  require(RawQp(pair.b.qp.get()).layout().rq.buf == nullptr, "a receive queue beside the SRQ");
+  require(RawQp(pair.remote.end().qp()).layout().rq.buf == nullptr,
+          "a receive queue beside the SRQ");
   std::vector<std::byte> data(32);
   for (std::uint64_t i = 0; i < 11; i++) {
     require(queue.has_room(), "no free slot");
@@ -163,26 +145,19 @@ void shared_receives_by_hand(const Device& dev) {
     wqe.append_inline(data);
     a.qp.post();
     const tern_cqe got = recv_cq.wait();
-    require_cqe(got, TERN_RECV_SEND, i, pair.b.qp->qp_num, 32);
+    require_cqe(got, TERN_RECV_SEND, i, pair.remote.endpoint().qpn, 32);
     require(le32toh(got.srqn) == queue.layout().srqn, "number of the SRQ");
     require(!mismatch(to.bytes().subspan(i * 32, 32), i), "other bytes arrived");
-    require_cqe(a.send_cq.wait(), TERN_WR_SEND, i, pair.a.qp->qp_num, 32);
+    require_cqe(a.send_cq.wait(), TERN_WR_SEND, i, pair.local.qp()->qp_num, 32);
   }
 }
 
 void datagram_by_hand(const Device& dev) {
-  Pair pair(dev, IBV_QPT_UD);
+  const Pair pair(dev, short_queues(IBV_QPT_UD));
   const Memory to(dev.pd(), kSize, kAllAccess);
-  RawSide a(pair.a);
-  RawSide b(pair.b);
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = dev.gid();
-  attr.grh.sgid_index = dev.gid_index();
-  attr.grh.hop_limit = 64;
-  const AhPtr ah(ibv_create_ah(dev.pd(), &attr));
-  require(ah != nullptr, "ibv_create_ah");
+  RawSide a(pair.local);
+  RawSide b(pair.remote.end());
+  const AhPtr ah = create_ah(dev, dev.gid());
   terndv_ah out{};
   terndv_obj obj{};
   obj.ah = {.in = ah.get(), .out = &out};
@@ -195,13 +170,13 @@ void datagram_by_hand(const Device& dev) {
   RawWqe wqe = a.qp.next(TERN_WR_SEND, 2);
   auto& ud = wqe.append<tern_ud_seg>();
   ud.av = *out.av;
-  ud.dqpn = htole32(pair.b.qp->qp_num);
+  ud.dqpn = htole32(pair.remote.endpoint().qpn);
   ud.qkey = htole32(kQkey);
   wqe.append_inline(data);
   a.qp.post();
   const tern_cqe got = b.recv_cq.wait();
-  require_cqe(got, TERN_RECV_SEND, 1, pair.b.qp->qp_num, 140);
-  require(le32toh(got.src_qp) == pair.a.qp->qp_num, "QP number of the sender");
+  require_cqe(got, TERN_RECV_SEND, 1, pair.remote.endpoint().qpn, 140);
+  require(le32toh(got.src_qp) == pair.local.qp()->qp_num, "QP number of the sender");
   require(!mismatch(to.bytes().subspan(40, 100), 3), "other bytes arrived");
 }
 
@@ -266,11 +241,11 @@ void supported(const Device& dev) {
 
 }  // namespace
 
-std::vector<Named> query_tests(const Device& dev) {
+std::vector<Test> query_tests(const Device& dev) {
   return {{"query-device", [&dev] { query(dev); }}, {"is-supported", [&dev] { supported(dev); }}};
 }
 
-std::vector<Named> post_tests(const Device& dev) {
+std::vector<Test> post_tests(const Device& dev) {
   return {{"raw-send", [&dev] { send_by_hand(dev); }},
           {"raw-one-sided", [&dev] { one_sided_by_hand(dev); }},
           {"raw-srq", [&dev] { shared_receives_by_hand(dev); }},

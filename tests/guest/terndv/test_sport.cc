@@ -229,9 +229,9 @@ void serve(const Device& dev, const Socket& client) {
   }
 }
 
-std::vector<Named> sport_tests(const Device& dev, const Socket* peer) {
-  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }},
-                           {"sport-xrc-target", [&dev] { xrc_target(dev); }}};
+std::vector<Test> sport_tests(const Device& dev, const Socket* peer) {
+  std::vector<Test> tests{{"sport-refused", [&dev] { refused(dev); }},
+                          {"sport-xrc-target", [&dev] { xrc_target(dev); }}};
   if (peer == nullptr) return tests;
   tests.push_back({"sport-rc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_RC); }});
   tests.push_back({"sport-uc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_UC); }});

@@ -4,34 +4,30 @@
 
 #include <vector>
 
-#include "runner.h"
+#include "pair.h"
+#include "program.h"
 #include "tcp.h"
-#include "verbs.h"
 
 namespace guest {
 
-// Two connected QPs of this process, each with its own CQs.
-struct Pair {
-  Pair(const Device& dev, ibv_qp_type type, ibv_srq* srq = nullptr);
+// Connected QPs of this process, with short queues.
+inline PairOptions short_queues(ibv_qp_type type) {
+  return alike({.type = type,
+                .send_wr = 8,
+                .recv_wr = 8,
+                .recv_sge = 2,
+                .inline_data = 128,
+                .send_cqe = 8,
+                .recv_cqe = 8},
+               {.mtu = IBV_MTU_1024});
+}
 
-  struct Side {
-    CqPtr send_cq, recv_cq;
-    ibv_qp_cap cap{.max_send_wr = 8,
-                   .max_recv_wr = 8,
-                   .max_send_sge = 4,
-                   .max_recv_sge = 2,
-                   .max_inline_data = 128};
-    QpPtr qp;
-  };
-  Side a, b;
-};
-
-std::vector<Named> query_tests(const Device& dev);
-std::vector<Named> post_tests(const Device& dev);
-std::vector<Named> dm_tests(const Device& dev);
-std::vector<Named> key_tests(const Device& dev);
+std::vector<Test> query_tests(const Device& dev);
+std::vector<Test> post_tests(const Device& dev);
+std::vector<Test> dm_tests(const Device& dev);
+std::vector<Test> key_tests(const Device& dev);
 // The peer runs serve(); null: there is none, and there are no tests.
-std::vector<Named> sport_tests(const Device& dev, const Socket* peer);
+std::vector<Test> sport_tests(const Device& dev, const Socket* peer);
 // Serves one client: reports the source ports of the packets that it receives.
 void serve(const Device& dev, const Socket& client);
 

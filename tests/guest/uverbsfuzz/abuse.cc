@@ -15,7 +15,7 @@
 #include "life.h"
 #include "uverbs.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 void store(void* at, std::uint32_t value) { *static_cast<volatile std::uint32_t*>(at) = value; }
@@ -214,7 +214,7 @@ int Thread::fresh_file() {
   const bool has_context = !random_.one_in(3);
   const std::uint32_t calls = random_.below(30);
   const std::uint64_t seed = random_.next();
-  const std::string path = badudata::uverbs_path(process_.options.device);
+  const std::string path = uverbs::uverbs_path(process_.options.device);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return errno;
   Random random(seed);
@@ -280,4 +280,4 @@ int Thread::close_file() {
   return 0;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "shared.h"
+#include "random.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -47,7 +47,7 @@ std::string disturb(const std::string& device, std::uint64_t seed, unsigned seco
                     void (*done)()) {
   const std::string pci =
       std::filesystem::canonical("/sys/class/infiniband/" + device + "/device").filename();
-  killer::Random random(seed);
+  Random random(seed);
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   const std::size_t first = random.below(std::size(kSteps));
   for (std::size_t i = 0; i < least || Clock::now() < end; ++i) {
@@ -59,4 +59,4 @@ std::string disturb(const std::string& device, std::uint64_t seed, unsigned seco
   return "";
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 // Resets the device, unbinds its driver, removes it, unloads the drivers: by turns, until `seconds`
 // are over and there were `least` of these. The seed chooses the moments. Afterwards the device is
@@ -17,4 +17,4 @@ std::string disturb(const std::string& device, std::uint64_t seed, unsigned seco
 // The number of different steps.
 unsigned disturbances();
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

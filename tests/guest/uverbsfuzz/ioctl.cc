@@ -17,7 +17,7 @@
 
 #include "raw.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 enum class Kind { kValue, kOut, kHandle, kNew, kFile, kDriverIn, kDriverOut, kAddress };
@@ -442,4 +442,4 @@ int driver_ioctl(Random& random, const Raw& raw) {
   return err;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 bool is_v4_mapped(const ibv_gid& gid) {
@@ -120,4 +120,4 @@ int live(const LifeOptions& options, Tally& tally) {
   return 0;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

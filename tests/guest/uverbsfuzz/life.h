@@ -13,7 +13,7 @@
 #include "raw.h"
 #include "tally.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 struct LifeOptions {
   std::string device = "tern0";
@@ -232,4 +232,4 @@ int Thread::drop(std::vector<T>& pool, F destroy) {
 // Lives until its calls are done. Returns an exit status.
 int live(const LifeOptions& options, Tally& tally);
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -101,11 +101,13 @@
 
 #include "counts.h"
 #include "disturb.h"
+#include "lab.h"
 #include "life.h"
+#include "program.h"
 #include "regress.h"
 #include "slabs.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 using std::chrono::milliseconds;
@@ -127,28 +129,6 @@ struct Settings {
   std::optional<std::uint64_t> replay;
   std::string plant;
 };
-
-int failures = 0;
-
-void report(bool good, const std::string& name, std::string why = "") {
-  std::ranges::replace(why, '\n', ' ');
-  std::printf("%sok uverbsfuzz/%s%s%s\n", good ? "" : "not ", name.c_str(),
-              good || why.empty() ? "" : " - ", good ? "" : why.c_str());
-  std::fflush(stdout);
-  failures += !good;
-}
-
-std::string output_of(const std::string& command) {
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    text.append(buffer.data(), n);
-  }
-  pclose(pipe);
-  return text;
-}
 
 void become_user() {
   const rlimit locked{8 << 20, 8 << 20};
@@ -173,8 +153,8 @@ class Fuzzer {
     std::ofstream("/proc/sys/debug/exception-trace") << "0\n";
   }
 
-  int run();
-  int replay(std::uint64_t seed);
+  void run();
+  void replay(std::uint64_t seed);
 
  private:
   struct Child {
@@ -195,8 +175,8 @@ class Fuzzer {
   void regress();
   void reproduce();
   void plant();
-  void judge_objects(const killer::Counts& before);
-  void judge_slabs(const killer::Counts& before, std::uint64_t lives, std::uint64_t refused);
+  void judge_objects(const Counts& before);
+  void judge_slabs(const Counts& before, std::uint64_t lives, std::uint64_t refused);
   void judge_reach();
   static void note_disturbance() { ++shared_->disturbed; }
 
@@ -286,7 +266,7 @@ bool Fuzzer::reap(std::vector<Child>& children) {
     }
     if (child.killed && now > child.killed_at + kLongest) {
       const std::string path = "/proc/" + std::to_string(child.pid) + "/task/*/stack";
-      report(false, "every-process-ends", output_of("cat " + path + " | head -n 12"));
+      report(false, "every-process-ends", shell("cat " + path + " | head -n 12"));
       return false;
     }
   }
@@ -391,23 +371,23 @@ void Fuzzer::plant() {
   if (!planted_.empty()) std::this_thread::sleep_for(seconds(1));
 }
 
-void Fuzzer::judge_objects(const killer::Counts& before) {
-  killer::Counts after;
+void Fuzzer::judge_objects(const Counts& before) {
+  Counts after;
   const auto end = Clock::now() + seconds(planted_.empty() ? 60 : 2);
   do {
     std::this_thread::sleep_for(milliseconds(100));
     reap_orphans();
-    after = killer::read_counts(settings_.life.device);
+    after = read_counts(settings_.life.device);
   } while (after != before && Clock::now() < end);
-  report(after == before, "objects-are-back", killer::difference(before, after));
+  report(after == before, "objects-are-back", difference(before, after));
 }
 
-void Fuzzer::judge_slabs(const killer::Counts& before, std::uint64_t lives, std::uint64_t refused) {
+void Fuzzer::judge_slabs(const Counts& before, std::uint64_t lives, std::uint64_t refused) {
   // A leak of one object per life would exceed this.
   const auto allowed = static_cast<std::int64_t>(300 + lives / 4);
   const auto tasks = static_cast<std::int64_t>(40 + lives / 20 + refused);
   std::string text;
-  killer::Counts after;
+  Counts after;
   const auto end = Clock::now() + seconds(planted_.empty() ? 60 : 2);
   do {
     std::this_thread::sleep_for(milliseconds(500));
@@ -415,7 +395,7 @@ void Fuzzer::judge_slabs(const killer::Counts& before, std::uint64_t lives, std:
     text = grown(before, after, allowed, tasks);
   } while (!text.empty() && Clock::now() < end);
   std::printf("# slabs, of which %lld may stay: %s\n", static_cast<long long>(allowed),
-              killer::difference(before, after).c_str());
+              difference(before, after).c_str());
   report(text.empty(), "slabs-are-back", text);
 }
 
@@ -432,13 +412,12 @@ void Fuzzer::judge_reach() {
   }
 }
 
-int Fuzzer::replay(std::uint64_t seed) {
+void Fuzzer::replay(std::uint64_t seed) {
   setenv("UVERBSFUZZ_TRACE", "1", 1);
   std::printf("# exit status %d\n", finish(start_life(seed, false)));
-  return 0;
 }
 
-int Fuzzer::run() {
+void Fuzzer::run() {
   const std::uint64_t seed = settings_.life.seed;
   std::printf("# seed %llu, as %s%s\n", static_cast<unsigned long long>(seed),
               settings_.user ? "a user" : "root", settings_.disturbs ? ", disturbed" : "");
@@ -452,8 +431,8 @@ int Fuzzer::run() {
     if (!failed.empty()) throw std::runtime_error("the device is not back after " + failed);
   }
   std::this_thread::sleep_for(seconds(2));
-  const killer::Counts slabs = read_slabs();
-  const killer::Counts objects = killer::read_counts(settings_.life.device);
+  const Counts slabs = read_slabs();
+  const Counts objects = read_counts(settings_.life.device);
   const std::uint64_t refused = tally_->refused_opens;
   lives_ = killed_ = by_signal_ = 0;
   for (auto& goal : tally_->reached) goal = 0;
@@ -477,7 +456,7 @@ int Fuzzer::run() {
   for (const pid_t pid : planted_) kill(pid, SIGKILL);
   for (const pid_t pid : planted_) finish(pid);
   judge_reach();
-  const std::string complaints = output_of("kernel-complaints --since uverbsfuzz | head -n 3");
+  const std::string complaints = shell("kernel-complaints --since uverbsfuzz | head -n 3");
   report(complaints.empty(), "kernel-is-quiet", complaints);
   std::printf(
       "# %llu processes, %llu killed, %llu ended by a signal; %llu calls, "
@@ -486,11 +465,10 @@ int Fuzzer::run() {
       static_cast<unsigned long long>(by_signal_), static_cast<unsigned long long>(tally_->calls),
       static_cast<unsigned long long>(tally_->refused_opens),
       static_cast<unsigned long long>(tally_->disturbed));
-  return failures != 0;
 }
 
 // Each planted defect must be found, and named.
-int self_test() {
+void self_test() {
   static constexpr struct {
     const char* name;
     const char* options;
@@ -502,64 +480,41 @@ int self_test() {
   };
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   for (const auto& plant : plants) {
-    const std::string text = output_of(self + " " + plant.options + "; echo status $?");
+    const std::string text = shell(self + " " + plant.options + "; echo status $?");
     const bool found = text.find(plant.line) != std::string::npos && text.ends_with("status 1\n");
     report(found, std::string("planted-") + plant.name + "-is-found",
            "said " + text.substr(text.size() < 300 ? 0 : text.size() - 300));
   }
-  return failures != 0;
-}
-
-Settings parse(int argc, char** argv) {
-  Settings settings;
-  settings.life.seed = 3;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    const auto value = [&] {
-      if (i + 1 >= argc) throw std::runtime_error(option + " needs a value");
-      return std::string(argv[++i]);
-    };
-    const auto number = [&] { return static_cast<unsigned>(std::stoul(value())); };
-    if (option == "--seed") {
-      const std::string seed = value();
-      settings.life.seed = seed == "clock" ? static_cast<std::uint64_t>(time(nullptr))
-                                           : std::stoull(seed, nullptr, 0);
-    } else if (option == "--seconds") {
-      settings.run_seconds = number();
-    } else if (option == "--processes") {
-      settings.processes = number();
-    } else if (option == "--device") {
-      settings.life.device = value();
-    } else if (option == "--replay") {
-      settings.replay = std::stoull(value(), nullptr, 0);
-    } else if (option == "--plant") {
-      settings.plant = value();
-    } else if (option == "--user") {
-      settings.user = true;
-    } else if (option == "--disturb") {
-      settings.disturbs = true;
-    } else if (option == "--core-bugs") {
-      settings.life.core_bugs = true;
-    } else if (option == "--self-test") {
-      settings.self_test = true;
-    } else {
-      throw std::runtime_error("unknown option " + option);
-    }
-  }
-  return settings;
 }
 
 }  // namespace
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz
 
 int main(int argc, char** argv) {
-  try {
-    const uverbsfuzz::Settings settings = uverbsfuzz::parse(argc, argv);
-    if (settings.self_test) return uverbsfuzz::self_test();
-    uverbsfuzz::Fuzzer fuzzer(settings);
-    return settings.replay ? fuzzer.replay(*settings.replay) : fuzzer.run();
-  } catch (const std::exception& error) {
-    std::printf("not ok uverbsfuzz/run - %s\n", error.what());
-    return 1;
-  }
+  using namespace guest;
+  uverbsfuzz::Settings s;
+  s.life.seed = 3;
+  return run_program(
+      argc, argv,
+      {.group = "uverbsfuzz",
+       .options = {{"seed",
+                    [&s](const std::string& seed) {
+                      s.life.seed = seed == "clock" ? static_cast<std::uint64_t>(time(nullptr))
+                                                    : std::stoull(seed, nullptr, 0);
+                    }},
+                   {"seconds", &s.run_seconds},
+                   {"processes", &s.processes},
+                   {"replay",
+                    [&s](const std::string& seed) { s.replay = std::stoull(seed, nullptr, 0); }},
+                   {"plant", &s.plant},
+                   {"user", &s.user},
+                   {"disturb", &s.disturbs},
+                   {"core-bugs", &s.life.core_bugs},
+                   {"self-test", &s.self_test}},
+       .run = [&s](const CommandLine& line) {
+         s.life.device = line.device;
+         if (s.self_test) return uverbsfuzz::self_test();
+         uverbsfuzz::Fuzzer fuzzer(s);
+         s.replay ? fuzzer.replay(*s.replay) : fuzzer.run();
+       }});
 }

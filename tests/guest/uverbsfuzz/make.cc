@@ -12,7 +12,7 @@
 
 #include "life.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 constexpr std::size_t kMany = 12;  // objects of a type that a thread keeps
@@ -461,4 +461,4 @@ void Thread::destroy_all() {
   each(pds_, [](ibv_pd* pd) { ibv_dealloc_pd(pd); });
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <new>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 constexpr std::uint64_t kInKernel = 0xffff888000000000;
@@ -192,4 +192,4 @@ std::vector<std::byte> driver_part(Random& random, const Arena& arena, std::size
   }
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -8,12 +8,10 @@
 #include <mutex>
 #include <vector>
 
-#include "shared.h"
+#include "random.h"
 #include "tally.h"
 
-namespace uverbsfuzz {
-
-using killer::Random;
+namespace guest::uverbsfuzz {
 
 inline constexpr std::size_t kPage = 4096;
 
@@ -82,4 +80,4 @@ int random_write(Random& random, const Raw& raw);
 // Sends GET_CONTEXT on a file without a context. Returns an errno.
 int get_context(int fd, std::uint64_t response);
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -10,7 +10,7 @@
 #include <infiniband/terndv.h>
 #include "verbs.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 // The object of an XRC target is ib_core's own and smaller than the driver's.
@@ -77,4 +77,4 @@ const std::vector<Regression>& regressions() {
   return all;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

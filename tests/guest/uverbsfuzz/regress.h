@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 struct Regression {
   const char* name;
@@ -15,4 +15,4 @@ struct Regression {
 
 const std::vector<Regression>& regressions();
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

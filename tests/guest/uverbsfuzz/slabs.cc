@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 using namespace std::string_view_literals;
@@ -47,11 +47,11 @@ void shrink_all() {
 
 }  // namespace
 
-killer::Counts read_slabs() {
+Counts read_slabs() {
   sync();
   std::ofstream("/proc/sys/vm/drop_caches") << "2\n";
   shrink_all();
-  killer::Counts counts;
+  Counts counts;
   std::ifstream in("/proc/slabinfo");
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
@@ -64,7 +64,7 @@ killer::Counts read_slabs() {
   return counts;
 }
 
-std::string grown(const killer::Counts& before, const killer::Counts& after, std::int64_t allowed,
+std::string grown(const Counts& before, const Counts& after, std::int64_t allowed,
                   std::int64_t tasks) {
   std::string text;
   for (const auto& [name, value] : after) {
@@ -77,4 +77,4 @@ std::string grown(const killer::Counts& before, const killer::Counts& after, std
   return text;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -7,15 +7,15 @@
 
 #include "counts.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 // Reads the objects of the slab caches that processes, files and the drivers use. Caches of
 // kmalloc() count by their size. Frees what the kernel only keeps for later.
-killer::Counts read_slabs();
+Counts read_slabs();
 
 // Lists the caches that have grown by more than `allowed` objects and what processors keep, or
 // task_struct by more than `tasks`: "task_struct 90 -> 400, ...".
-std::string grown(const killer::Counts& before, const killer::Counts& after, std::int64_t allowed,
+std::string grown(const Counts& before, const Counts& after, std::int64_t allowed,
                   std::int64_t tasks);
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

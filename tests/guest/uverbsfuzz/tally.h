@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 // What must be reached: objects of a type that were made, and calls of a class that succeeded.
 enum Goal : std::size_t {
@@ -91,4 +91,4 @@ struct Tally {
   std::atomic<std::uint32_t> stop;           // the disturbances have to end
 };
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -9,7 +9,7 @@
 
 #include "life.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 
 std::vector<Thread::Op> Thread::using_ops() {
   return {
@@ -340,4 +340,4 @@ int Thread::advise() {
   return ibv_advise_mr(*pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

@@ -13,7 +13,7 @@
 
 #include "raw.h"
 
-namespace uverbsfuzz {
+namespace guest::uverbsfuzz {
 namespace {
 
 enum class Source { kValue, kHandle, kAddress, kFile };
@@ -442,4 +442,4 @@ int get_context(int fd, std::uint64_t response) {
   return write(fd, &command, sizeof(command)) < 0 ? errno : 0;
 }
 
-}  // namespace uverbsfuzz
+}  // namespace guest::uverbsfuzz

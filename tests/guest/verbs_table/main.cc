@@ -9,13 +9,8 @@
 //
 // DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does
 // a probe without a page.
-#include <getopt.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -26,47 +21,6 @@
 
 namespace guest::verbs {
 namespace {
-
-constexpr unsigned kProbeLimit = 120;  // seconds
-
-struct Options {
-  std::string device = "tern0";
-  int gid_index = -1;
-  std::string pages;
-  std::string rst;
-  std::string compare;
-};
-
-Options parse(int argc, char** argv) {
-  static const option kLong[] = {{"pages", required_argument, nullptr, 'p'},
-                                 {"rst", required_argument, nullptr, 'r'},
-                                 {"compare", required_argument, nullptr, 'c'},
-                                 {nullptr, 0, nullptr, 0}};
-  Options o;
-  int c = 0;
-  while ((c = ::getopt_long(argc, argv, "d:g:", kLong, nullptr)) != -1) {
-    switch (c) {
-      case 'd':
-        o.device = optarg;
-        break;
-      case 'g':
-        o.gid_index = std::atoi(optarg);
-        break;
-      case 'p':
-        o.pages = optarg;
-        break;
-      case 'r':
-        o.rst = optarg;
-        break;
-      case 'c':
-        o.compare = optarg;
-        break;
-      default:
-        std::exit(2);
-    }
-  }
-  return o;
-}
 
 std::string read_file(const std::string& path) {
   std::ifstream in(path);
@@ -103,16 +57,6 @@ std::set<std::string> pages_of(const std::string& dir) {
   return pages;
 }
 
-bool report(const std::string& name, const std::string& why) {
-  if (why.empty()) {
-    std::printf("ok %s\n", name.c_str());
-  } else {
-    std::printf("not ok %s - %s\n", name.c_str(), why.c_str());
-  }
-  std::fflush(stdout);
-  return why.empty();
-}
-
 struct Row {
   Seen seen;
   std::string saw;
@@ -141,31 +85,23 @@ std::string refused(const Probe& probe, const Device& dev) {
   return text;
 }
 
-// Runs a probe and adds its rows. Returns false if it failed.
-bool run(const Probe& probe, const Device& dev, Rows& rows) {
-  std::string why, saw, refusals;
-  ::alarm(kProbeLimit);
-  try {
+// Runs a probe, reports its pages and adds their rows.
+void run(const Probe& probe, const Device& dev, Rows& rows) {
+  std::string saw, refusals;
+  const Outcome outcome = attempt(*probe.pages.begin(), [&] {
     saw = probe.saw + probe.body(dev);
     refusals = refused(probe, dev);
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  ::alarm(0);
-  why += take_destroy_errors();
+  });
   for (const std::string& page : probe.pages) {
-    report(page, why);
-    if (why.empty()) {
+    if (report(page, outcome)) {
       rows.emplace(page, Row{probe.seen, saw + refusals});
     }
   }
   for (const std::string& page : probe.whole) {
-    report(page, why);
-    if (why.empty()) {
+    if (report(page, outcome)) {
       rows.emplace(page, Row{Seen::kWorks, saw});
     }
   }
-  return why.empty();
 }
 
 constexpr const char* kIntro = R"(.. Written by verbs_table --rst (tests/guest/verbs_table).
@@ -234,9 +170,10 @@ std::string differs(const Rows& rows, const std::string& file) {
   return {};
 }
 
-int run_all(const Options& options) {
-  const Device dev(options.device, options.gid_index);
-  std::set<std::string> left = pages_of(options.pages);
+void run_all(const CommandLine& line, const std::string& dir, const std::string& rst,
+             const std::string& compare) {
+  const Device dev(line.device, line.gid_index);
+  std::set<std::string> left = pages_of(dir);
   Probes probes;
   add_device_probes(probes);
   add_memory_probes(probes);
@@ -246,38 +183,37 @@ int run_all(const Options& options) {
   add_frame_probes(probes);
   add_newer_probes(probes);
   Rows rows;
-  bool good = true;
   for (const Probe& probe : probes.all()) {
-    good = run(probe, dev, rows) && good;
+    run(probe, dev, rows);
     std::vector<std::string> pages = probe.pages;
     pages.insert(pages.end(), probe.whole.begin(), probe.whole.end());
     for (const std::string& page : pages) {
       if (left.erase(page) == 0) {
-        good = report(page + "_page", "there is no such page, or two probes of it") && good;
+        report(false, page + "_page", "there is no such page, or two probes of it");
       }
     }
   }
   for (const std::string& page : left) {
-    good = report(page, "a page without a probe") && good;
+    report(false, page, "a page without a probe");
   }
-  if (!options.rst.empty()) {
-    std::ofstream(options.rst) << to_rst(rows);
+  if (!rst.empty()) {
+    std::ofstream(rst) << to_rst(rows);
   }
-  if (!options.compare.empty()) {
-    good = report("documented", differs(rows, read_file(options.compare))) && good;
+  if (!compare.empty()) {
+    const std::string why = differs(rows, read_file(compare));
+    report(why.empty(), "documented", why);
   }
-  return good ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace guest::verbs
 
 int main(int argc, char** argv) {
-  const guest::verbs::Options options = guest::verbs::parse(argc, argv);
-  try {
-    return guest::verbs::run_all(options);
-  } catch (const std::exception& e) {
-    std::printf("not ok setup - %s\n", e.what());
-    return 1;
-  }
+  using namespace guest;
+  std::string pages, rst, compare;
+  return run_program(
+      argc, argv,
+      {.limit = 120,
+       .options = {{"pages", &pages}, {"rst", &rst}, {"compare", &compare}},
+       .run = [&](const CommandLine& line) { verbs::run_all(line, pages, rst, compare); }});
 }

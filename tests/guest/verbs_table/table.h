@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "ends.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest::verbs {
 
@@ -77,10 +78,6 @@ void add_frame_probes(Probes& probes);
 // Verbs that are younger than rdma-core 56.1, and their pages, which both lanes know.
 void add_newer_probes(Probes& probes);
 std::vector<std::string> newer_pages();
-
-// kTypes by name.
-inline constexpr const Type& kUd = kTypes[0];
-inline constexpr const Type& kRc = kTypes[2];
 
 // The errno of a verb that returns an object, after destroying that; 0 if it worked.
 template <typename Ptr, typename T>

@@ -183,11 +183,11 @@ void add_queries(Probes& p) {
 void add_events(Probes& p) {
   p.works({"ibv_get_async_event", "ibv_ack_async_event"}, "the access error of a responder's QP",
           [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            Send wrong = rc.request(IBV_WR_RDMA_WRITE, 1, 8);
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            Send wrong = rc.request(IBV_WR_RDMA_WRITE, 8, 0, 0, 1);
             wrong.rkey ^= 0x100;
             rc.post(wrong, Api::kPost);
-            rc.sent(1, IBV_WC_REM_ACCESS_ERR);
+            rc.expect(1, IBV_WC_REM_ACCESS_ERR);
             require(dev.wait_async(IBV_EVENT_QP_ACCESS_ERR, 10000), "no event");
           });
 }
@@ -199,21 +199,21 @@ void add_functions(Probes& p) {
             require(ibv_is_fork_initialized() == IBV_FORK_UNNEEDED, "state {}",
                     static_cast<int>(ibv_is_fork_initialized()));
             // What the child and the parent write after a fork, only the parent's is sent.
-            const Ends rc(dev, kRc);
-            fill(rc.here().bytes(), 1);
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            fill(rc.local.memory().bytes(), 1);
             const pid_t child = ::fork();
             require(child >= 0, "fork: {}", errno_name(errno));
             if (child == 0) {
-              fill(rc.here().bytes(), 2);
+              fill(rc.local.memory().bytes(), 2);
               ::_exit(0);
             }
             int status = 0;
             require(::waitpid(child, &status, 0) == child && status == 0, "the child: {:#x}",
                     status);
-            fill(rc.here().bytes(), 3);
-            rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 4096), Api::kPost);
-            rc.sent(1);
-            rc.check_there(0, 4096, 3);
+            fill(rc.local.memory().bytes(), 3);
+            rc.post(rc.request(IBV_WR_RDMA_WRITE, 4096, 0, 0, 1), Api::kPost);
+            rc.expect(1);
+            rc.remote.check({0, 4096}, 3);
           });
   p.works({"ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str"}, "names",
           [](const Device& dev) {

@@ -245,8 +245,8 @@ void add_flows(Probes& p) {
           return try_flow(raw.to(), {}, IBV_FLOW_ATTR_FLAGS_EGRESS);
         }},
        {"a UD QP", [](const Device& dev) {
-          const Ends ud(dev, kUd);
-          return try_flow(ud.peer(), {});
+          const Pair ud(dev, loop(IBV_QPT_UD));
+          return try_flow(ud.remote.end().qp(), {});
         }}});
   p.partly({"ibv_attach_counters_point_flow"}, {},
            "packets and bytes; EBUSY while a flow has the counters",

@@ -13,22 +13,6 @@ namespace {
 
 constexpr std::uint32_t kLength = 4096;
 
-PdPtr alloc_pd(const Device& dev) {
-  PdPtr pd(ibv_alloc_pd(dev.context()));
-  if (!pd) {
-    fail_errno("ibv_alloc_pd");
-  }
-  return pd;
-}
-
-MwPtr alloc_mw(const Device& dev, ibv_mw_type type) {
-  MwPtr mw(ibv_alloc_mw(dev.pd(), type));
-  if (!mw) {
-    fail_errno("ibv_alloc_mw");
-  }
-  return mw;
-}
-
 int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
 using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
 
@@ -43,12 +27,12 @@ DmPtr alloc_dm(const Device& dev) {
 }
 
 // Writes `length` bytes from `sge` to the peer, and checks that they arrive.
-void check_source(const Ends& rc, const ibv_sge& sge, std::uint64_t seed) {
-  Send write = rc.request(IBV_WR_RDMA_WRITE, 1, sge.length);
+void check_source(const Pair& rc, const ibv_sge& sge, std::uint64_t seed) {
+  Send write = rc.request(IBV_WR_RDMA_WRITE, sge.length, 0, 0, 1);
   write.sges = {sge};
   rc.post(write, Api::kPost);
-  rc.sent(1);
-  rc.check_there(0, sge.length, seed);
+  rc.expect(1);
+  rc.remote.check({0, sge.length}, seed);
 }
 
 void add_domains(Probes& p) {
@@ -67,7 +51,7 @@ void add_domains(Probes& p) {
             ibv_pd* const pd = ibv_import_pd(context.get(), dev.pd()->handle);
             require(pd != nullptr, "ibv_import_pd: {}", errno_name(errno));
             {
-              const Ends rc(dev, kRc);
+              const Pair rc(dev, loop(IBV_QPT_RC));
               const Memory memory(pd, kLength, kAllAccess);
               fill(memory.bytes(), 8);
               check_source(rc, memory.sge(0, kLength), 8);
@@ -90,9 +74,9 @@ void add_domains(Probes& p) {
           "traffic of QPs that take no locks, in memory of the program", [](const Device& dev) {
             const Device own(ibv_get_device_name(dev.context()->device), dev.gid_index(),
                              Domain::kThread);
-            const Ends rc(own, kRc);
-            fill(rc.here().bytes(), 7);
-            check_source(rc, rc.here().sge(0, 1000), 7);
+            const Pair rc(own, loop(IBV_QPT_RC));
+            fill(rc.local.memory().bytes(), 7);
+            check_source(rc, rc.local.memory().sge(0, 1000), 7);
             require(ibv_dealloc_pd(own.parent()) == EBUSY, "a parent domain in use was freed");
           });
 }
@@ -101,7 +85,7 @@ void add_regions(Probes& p) {
   p.partly(
       {"ibv_reg_mr"}, {"ibv_dereg_mr"}, "what is registered is sent",
       [](const Device& dev) {
-        const Ends rc(dev, kRc);
+        const Pair rc(dev, loop(IBV_QPT_RC));
         std::vector<std::byte> bytes(kLength);
         fill(bytes, 3);
         MrPtr mr(ibv_reg_mr(dev.pd(), bytes.data(), bytes.size(), IBV_ACCESS_LOCAL_WRITE));
@@ -118,12 +102,12 @@ void add_regions(Probes& p) {
                                               kAllAccess | IBV_ACCESS_FLUSH_PERSISTENT));
         }}});
   p.works({"ibv_rereg_mr"}, "rights that go", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    require_err(ibv_rereg_mr(rc.there().mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
-                             IBV_ACCESS_LOCAL_WRITE),
+    const Pair rc(dev, loop(IBV_QPT_RC));
+    require_err(ibv_rereg_mr(rc.remote.end().memory().mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr,
+                             nullptr, 0, IBV_ACCESS_LOCAL_WRITE),
                 0, "ibv_rereg_mr");
-    rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 8), Api::kPost);
-    rc.sent(1, IBV_WC_REM_ACCESS_ERR);
+    rc.post(rc.request(IBV_WR_RDMA_WRITE, 8, 0, 0, 1), Api::kPost);
+    rc.expect(1, IBV_WC_REM_ACCESS_ERR);
   });
   p.works({"ibv_import_mr", "ibv_unimport_mr"}, "the region's keys in another context",
           [](const Device& dev) {
@@ -150,42 +134,42 @@ void add_regions(Probes& p) {
     }
   });
   p.works({"ibv_alloc_null_mr"}, "reads give zeros, writes vanish", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     const MrPtr mr(ibv_alloc_null_mr(dev.pd()));
     require(mr != nullptr, "ibv_alloc_null_mr: {}", errno_name(errno));
-    fill(rc.there().bytes(), 9);
-    Send read = rc.request(IBV_WR_RDMA_READ, 1, 64);
+    fill(rc.remote.end().memory().bytes(), 9);
+    Send read = rc.request(IBV_WR_RDMA_READ, 64, 0, 0, 1);
     read.sges = {{0, 64, mr->lkey}};
     rc.post(read, Api::kPost);
-    rc.sent(1);
-    Send write = rc.request(IBV_WR_RDMA_WRITE, 2, 64);
+    rc.expect(1);
+    Send write = rc.request(IBV_WR_RDMA_WRITE, 64, 0, 0, 2);
     write.sges = {{0, 64, mr->lkey}};
     rc.post(write, Api::kPost);
-    rc.sent(2);
-    require(rc.there().load64(0) == 0 && rc.there().load64(56) == 0, "not zeros");
+    rc.expect(2);
+    require(rc.remote.end().memory().load64(0) == 0 && rc.remote.end().memory().load64(56) == 0,
+            "not zeros");
   });
 }
 
 void add_windows(Probes& p) {
   p.works({"ibv_alloc_mw", "ibv_dealloc_mw", "ibv_bind_mw"}, "a WRITE through a window of type 1",
           [](const Device& dev) {
-            const Ends rc(dev, kRc, {.more_ops = kWindowOps});
-            const MwPtr mw = alloc_mw(dev, IBV_MW_TYPE_1);
+            const Pair rc(dev, loop(IBV_QPT_RC, kWindowOps));
+            const MwPtr mw = alloc_mw(dev.pd(), IBV_MW_TYPE_1);
             ibv_mw_bind bind{};
             bind.wr_id = 1;
             bind.send_flags = IBV_SEND_SIGNALED;
-            bind.bind_info = {.mr = rc.there().mr(),
-                              .addr = rc.there().address(),
+            bind.bind_info = {.mr = rc.remote.end().memory().mr(),
+                              .addr = rc.remote.end().memory().address(),
                               .length = 64,
                               .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
-            require_err(ibv_bind_mw(rc.peer(), mw.get(), &bind), 0, "ibv_bind_mw");
-            rc.peer_sent(1);
-            fill(rc.here().bytes(), 5);
-            Send write = rc.request(IBV_WR_RDMA_WRITE, 2, 64);
+            require_err(ibv_bind_mw(rc.remote.end().qp(), mw.get(), &bind), 0, "ibv_bind_mw");
+            fill(rc.local.memory().bytes(), 5);
+            Send write = rc.request(IBV_WR_RDMA_WRITE, 64, 0, 0, 2);
             write.rkey = mw->rkey;
             rc.post(write, Api::kPost);
-            rc.sent(2);
-            rc.check_there(0, 64, 5);
+            rc.expect(2);
+            rc.remote.check({0, 64}, 5);
           });
 }
 
@@ -193,7 +177,7 @@ void add_device_memory(Probes& p) {
   p.works(
       {"ibv_alloc_dm", "ibv_free_dm", "ibv_memcpy_to_dm", "ibv_memcpy_from_dm", "ibv_reg_dm_mr"},
       "bytes copied to it, sent and copied back", [](const Device& dev) {
-        const Ends rc(dev, kRc);
+        const Pair rc(dev, loop(IBV_QPT_RC));
         const DmPtr dm = alloc_dm(dev);
         std::vector<std::byte> bytes(kLength), back(kLength);
         fill(bytes, 11);

@@ -28,13 +28,13 @@ void add_buffers(Probes& p) {
     attr.iova = 0x10000 + (reinterpret_cast<std::uintptr_t>(bytes.data()) & 0xfff);
     const MrPtr mr(ibv_reg_mr_ex(dev.pd(), &attr));
     require(mr != nullptr, "ibv_reg_mr_ex: {}", errno_name(errno));
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     fill(bytes, 31);
-    Send write = rc.request(IBV_WR_RDMA_WRITE, 1, 64);
+    Send write = rc.request(IBV_WR_RDMA_WRITE, 64, 0, 0, 1);
     write.sges = {{attr.iova, 64, mr->lkey}};
     rc.post(write, Api::kPost);
-    rc.sent(1);
-    rc.check_there(0, 64, 31);
+    rc.expect(1);
+    rc.remote.check({0, 64}, 31);
   });
   p.works({"ibv_alloc_buf", "ibv_free_buf", "ibv_reg_buf_mr", "ibv_export_buf_dmabuf_fd"},
           "memory, registered; no dma-buf, as it is not one", [](const Device& dev) {
@@ -68,12 +68,12 @@ void add_buffers(Probes& p) {
               init.dmah = dmah;
               const MrPtr mr(ibv_reg_mr_ex(dev.pd(), &init));
               require(mr != nullptr, "ibv_reg_mr_ex: {}", errno_name(errno));
-              const Ends rc(dev, kRc);
-              Send write = rc.request(IBV_WR_RDMA_WRITE, 1, 64);
+              const Pair rc(dev, loop(IBV_QPT_RC));
+              Send write = rc.request(IBV_WR_RDMA_WRITE, 64, 0, 0, 1);
               write.sges = {{reinterpret_cast<std::uintptr_t>(bytes.data()), 64, mr->lkey}};
               rc.post(write, Api::kPost);
-              rc.sent(1);
-              rc.check_there(0, 64, 32);
+              rc.expect(1);
+              rc.remote.check({0, 64}, 32);
               require_err(ibv_dealloc_dmah(dmah), EBUSY, "ibv_dealloc_dmah of a region's hints");
             }
             require_err(ibv_dealloc_dmah(dmah), 0, "ibv_dealloc_dmah");
@@ -132,9 +132,9 @@ void add_completion_counters(Probes& p) {
         require_err(ibv_read_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_comp_cntr");
         require_err(ibv_read_err_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_err_comp_cntr");
         require_err(ibv_destroy_comp_cntr(&none), EOPNOTSUPP, "ibv_destroy_comp_cntr");
-        const Ends rc(dev, kRc);
+        const Pair rc(dev, loop(IBV_QPT_RC));
         ibv_qp_attach_comp_cntr_attr attach{};
-        require_err(ibv_qp_attach_comp_cntr(rc.qp(), &none, &attach), EOPNOTSUPP,
+        require_err(ibv_qp_attach_comp_cntr(rc.local.qp(), &none, &attach), EOPNOTSUPP,
                     "ibv_qp_attach_comp_cntr");
       });
 }

@@ -11,16 +11,6 @@ namespace {
 constexpr ibv_qp_cap kCap{
     .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
 
-AhPtr create_ah(const Device& dev, const ibv_gid& to) {
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = to;
-  attr.grh.sgid_index = dev.gid_index();
-  attr.grh.hop_limit = 64;
-  return AhPtr(ibv_create_ah(dev.pd(), &attr));
-}
-
 void add_creation(Probes& p) {
   p.works({"ibv_create_qp", "ibv_destroy_qp"}, "a QP with the capacities that were asked for",
           [](const Device& dev) {
@@ -59,8 +49,8 @@ void add_creation(Probes& p) {
   p.partly({"ibv_create_qp_ex"}, {}, "a QP of each type with ``ibv_wr_*()``",
            [](const Device& dev) {
              for (const Type& type : kTypes) {
-               const Ends ends(dev, type);
-               require(ibv_qp_to_qp_ex(ends.qp()) != nullptr, "{}: no ibv_wr_*()", type.name);
+               const Pair pair(dev, loop(type.type));
+               require(ibv_qp_to_qp_ex(pair.local.qp()) != nullptr, "{}: no ibv_wr_*()", type.name);
              }
            },
            {{"PCI_WRITE_END_PADDING", refuses_flag(IBV_QP_CREATE_PCI_WRITE_END_PADDING)},
@@ -84,55 +74,57 @@ void add_creation(Probes& p) {
 
 void add_states(Probes& p) {
   p.works({"ibv_query_qp"}, "the state and the peer of a connected QP", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
-    require_err(ibv_query_qp(rc.qp(), &attr, IBV_QP_STATE | IBV_QP_DEST_QPN, &init), 0,
+    require_err(ibv_query_qp(rc.local.qp(), &attr, IBV_QP_STATE | IBV_QP_DEST_QPN, &init), 0,
                 "ibv_query_qp");
-    require(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == rc.peer()->qp_num &&
+    require(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == rc.remote.end().qp()->qp_num &&
                 init.qp_type == IBV_QPT_RC,
             "state {}", static_cast<int>(attr.qp_state));
   });
   p.partly({"ibv_modify_qp"}, {}, "from RESET to RTS; EINVAL from RTS to INIT",
            [](const Device& dev) {
-             const Ends rc(dev, kRc);
-             require(state_of(rc.qp()) == IBV_QPS_RTS, "state {}",
-                     static_cast<int>(state_of(rc.qp())));
-             require(to_state(rc.qp(), IBV_QPS_INIT) == EINVAL, "RTS to INIT");
+             const Pair rc(dev, loop(IBV_QPT_RC));
+             require(state_of(rc.local.qp()) == IBV_QPS_RTS, "state {}",
+                     static_cast<int>(state_of(rc.local.qp())));
+             require(to_state(rc.local.qp(), IBV_QPS_INIT) == EINVAL, "RTS to INIT");
              // A QP can only be resized where the device says so.
              require((dev.attr().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) == 0,
                      "RESIZE_MAX_WR is set");
            },
            {{"IBV_QP_CAP", [](const Device& dev) {
-               const Ends rc(dev, kRc);
+               const Pair rc(dev, loop(IBV_QPT_RC));
                ibv_qp_attr attr{};
                attr.cap = kCap;
-               return ibv_modify_qp(rc.qp(), &attr, IBV_QP_CAP);
+               return ibv_modify_qp(rc.local.qp(), &attr, IBV_QP_CAP);
              }}});
-  p.works({"ibv_query_qp_data_in_order"}, "no order beyond the last byte: 0",
-          [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            require(ibv_query_qp_data_in_order(rc.qp(), IBV_WR_RDMA_WRITE, 0) == 0, "an order");
-          });
+  p.works(
+      {"ibv_query_qp_data_in_order"}, "no order beyond the last byte: 0", [](const Device& dev) {
+        const Pair rc(dev, loop(IBV_QPT_RC));
+        require(ibv_query_qp_data_in_order(rc.local.qp(), IBV_WR_RDMA_WRITE, 0) == 0, "an order");
+      });
   p.works({"ibv_set_ece", "ibv_query_ece"},
           "options that both ends accept; unknown ones are left out", [](const Device& dev) {
-            const Ends rc(dev, kRc, {.connect = false});
+            PairOptions options = loop(IBV_QPT_RC);
+            options.connect = false;
+            Pair rc(dev, options);
             ibv_ece supported{}, ece{};
-            require_err(ibv_query_ece(rc.qp(), &supported), 0, "ibv_query_ece");
+            require_err(ibv_query_ece(rc.local.qp(), &supported), 0, "ibv_query_ece");
             require(supported.vendor_id == dev.attr().vendor_id && supported.options != 0,
                     "options {:#x}", supported.options);
             ece = {.vendor_id = supported.vendor_id, .options = ~0U, .comp_mask = 0};
-            require_err(ibv_set_ece(rc.qp(), &ece), 0, "ibv_set_ece");
+            require_err(ibv_set_ece(rc.local.qp(), &ece), 0, "ibv_set_ece");
             require(ece.options == supported.options, "accepted {:#x} of {:#x}", ece.options,
                     supported.options);
             ece = {.vendor_id = supported.vendor_id, .options = supported.options, .comp_mask = 0};
-            require_err(ibv_set_ece(rc.peer(), &ece), 0, "ibv_set_ece");
-            rc.bring_to(IBV_QPS_RTS);
-            rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 64), Api::kPost);
-            rc.sent(1);
-            require_err(ibv_query_ece(rc.qp(), &ece), 0, "ibv_query_ece");
+            require_err(ibv_set_ece(rc.remote.end().qp(), &ece), 0, "ibv_set_ece");
+            rc.connect(IBV_QPS_RTS);
+            rc.post(rc.request(IBV_WR_RDMA_WRITE, 64, 0, 0, 1), Api::kPost);
+            rc.expect(1);
+            require_err(ibv_query_ece(rc.local.qp(), &ece), 0, "ibv_query_ece");
             require(ece.options == supported.options, "connected with {:#x}", ece.options);
-            require_err(ibv_set_ece(rc.qp(), &ece), EINVAL,
+            require_err(ibv_set_ece(rc.local.qp(), &ece), EINVAL,
                         "options of a connection that is there");
           });
 }
@@ -146,13 +138,14 @@ void probe_rate(const Device& dev) {
   require(pacing.qp_rate_limit_max != 0, "no rates are advertised");
   attr.rate_limit = pacing.qp_rate_limit_max;
   for (const Type& type : kTypes) {
-    const Ends ends(dev, type);
-    const int err = ibv_modify_qp_rate_limit(ends.qp(), &attr);
+    const Pair pair(dev, loop(type.type));
+    const int err = ibv_modify_qp_rate_limit(pair.local.qp(), &attr);
     if ((pacing.supported_qpts & 1U << type.type) != 0) {
       require_err(err, 0, "ibv_modify_qp_rate_limit");
       ibv_qp_rate_limit_attr wrong{};
       wrong.rate_limit = pacing.qp_rate_limit_max + 1;
-      require_err(ibv_modify_qp_rate_limit(ends.qp(), &wrong), EINVAL, "a rate above the largest");
+      require_err(ibv_modify_qp_rate_limit(pair.local.qp(), &wrong), EINVAL,
+                  "a rate above the largest");
     } else {
       require(err != 0, "{} took a rate, which is not advertised", type.name);
     }
@@ -171,12 +164,12 @@ void add_addresses(Probes& p) {
           });
   p.works({"ibv_init_ah_from_wc", "ibv_create_ah_from_wc"}, "the sender of a datagram",
           [](const Device& dev) {
-            const Ends ud(dev, kUd);
+            const Pair ud(dev, loop(IBV_QPT_UD));
             ud.recv(1, 0, 64);
-            ud.post(ud.request(IBV_WR_SEND, 2, 8), Api::kPost);
-            ud.sent(2);
-            ibv_wc wc = ud.received(1);
-            auto* const grh = reinterpret_cast<ibv_grh*>(ud.there().bytes().data());
+            ud.post(ud.request(IBV_WR_SEND, 8, 0, 0, 2), Api::kPost);
+            ud.expect(2);
+            ibv_wc wc = ud.expect_recv(1);
+            auto* const grh = reinterpret_cast<ibv_grh*>(ud.remote.end().memory().bytes().data());
             ibv_ah_attr attr{};
             require_err(ibv_init_ah_from_wc(dev.context(), 1, &wc, grh, &attr), 0,
                         "ibv_init_ah_from_wc");
@@ -188,7 +181,7 @@ void add_addresses(Probes& p) {
           });
   p.works({"ibv_attach_mcast", "ibv_detach_mcast"},
           "a datagram to a group, and none after the QP has left it", [](const Device& dev) {
-            const Ends ud(dev, kUd);
+            const Pair ud(dev, loop(IBV_QPT_UD));
             // 239.77.0.119, as an IPv4-mapped address, because the sender's is one.
             ibv_gid group{};
             group.raw[10] = group.raw[11] = 0xff;
@@ -197,24 +190,25 @@ void add_addresses(Probes& p) {
             group.raw[15] = 119;
             const AhPtr ah = create_ah(dev, group);
             require(ah != nullptr, "the address of a group: {}", errno_name(errno));
-            Send send = ud.request(IBV_WR_SEND, 1, 64);
+            Send send = ud.request(IBV_WR_SEND, 64, 0, 0, 1);
             send.ah = ah.get();
             send.remote_qpn = 0xffffff;
             ud.recv(2, 0, 64);
-            require_err(ibv_attach_mcast(ud.peer(), &group, 0), 0, "ibv_attach_mcast");
-            fill(ud.here().bytes(), 12);
+            require_err(ibv_attach_mcast(ud.remote.end().qp(), &group, 0), 0, "ibv_attach_mcast");
+            fill(ud.local.memory().bytes(), 12);
             ud.post(send, Api::kPost);
-            ud.sent(1);
-            ud.received(2);
-            ud.check_there(ud.header(), 64, 12);
-            require_err(ibv_detach_mcast(ud.peer(), &group, 0), 0, "ibv_detach_mcast");
+            ud.expect(1);
+            ud.expect_recv(2);
+            ud.remote.check({ud.local.header(), 64}, 12);
+            require_err(ibv_detach_mcast(ud.remote.end().qp(), &group, 0), 0, "ibv_detach_mcast");
             ud.recv(3, 0, 64);
             ud.post(send, Api::kPost);
-            ud.sent(1);
-            expect_quiet(ud.recv_cq(), 100);
-            require(ibv_detach_mcast(ud.peer(), &group, 0) != 0, "detached twice");
-            const Ends rc(dev, kRc);
-            require_err(ibv_attach_mcast(rc.peer(), &group, 0), EINVAL, "an RC QP in a group");
+            ud.expect(1);
+            expect_quiet(ud.remote.end().recv_cq(), 100);
+            require(ibv_detach_mcast(ud.remote.end().qp(), &group, 0) != 0, "detached twice");
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            require_err(ibv_attach_mcast(rc.remote.end().qp(), &group, 0), EINVAL,
+                        "an RC QP in a group");
           });
 }
 

@@ -12,8 +12,8 @@ namespace guest::verbs {
 namespace {
 
 // Posts a WRITE of 8 bytes, which completes in the send CQ.
-void complete_one(const Ends& rc, std::uint64_t wr_id) {
-  rc.post(rc.request(IBV_WR_RDMA_WRITE, wr_id, 8), Api::kPost);
+void complete_one(const Pair& rc, std::uint64_t wr_id) {
+  rc.post(rc.request(IBV_WR_RDMA_WRITE, 8, 0, 0, wr_id), Api::kPost);
 }
 
 void add_cqs(Probes& p) {
@@ -59,48 +59,48 @@ void add_cqs(Probes& p) {
             require(good, "another completion");
           });
   p.works({"ibv_resize_cq"}, "completions before and after it", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     complete_one(rc, 1);
-    require_err(ibv_resize_cq(rc.send_cq(), 500), 0, "ibv_resize_cq");
-    require(rc.send_cq()->cqe >= 500, "{} entries", rc.send_cq()->cqe);
-    rc.sent(1);
+    require_err(ibv_resize_cq(rc.local.send_cq(), 500), 0, "ibv_resize_cq");
+    require(rc.local.send_cq()->cqe >= 500, "{} entries", rc.local.send_cq()->cqe);
+    rc.expect(1);
     complete_one(rc, 2);
-    rc.sent(2);
+    rc.expect(2);
   });
   p.works({"ibv_modify_cq"}, "a count with a period; EINVAL for a count without",
           [](const Device& dev) {
-            const Ends rc(dev, kRc);
+            const Pair rc(dev, loop(IBV_QPT_RC));
             ibv_modify_cq_attr attr{};
             attr.attr_mask = IBV_CQ_ATTR_MODERATE;
             attr.moderate = {.cq_count = 8, .cq_period = 100};
-            require_err(ibv_modify_cq(rc.send_cq(), &attr), 0, "ibv_modify_cq");
+            require_err(ibv_modify_cq(rc.local.send_cq(), &attr), 0, "ibv_modify_cq");
             attr.moderate = {.cq_count = 8, .cq_period = 0};
-            require_err(ibv_modify_cq(rc.send_cq(), &attr), EINVAL,
+            require_err(ibv_modify_cq(rc.local.send_cq(), &attr), EINVAL,
                         "ibv_modify_cq without a period");
           });
   p.works({"ibv_poll_cq"}, "as many completions as there are", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     ibv_wc wc[4];
-    require(ibv_poll_cq(rc.send_cq(), 4, wc) == 0, "a completion of nothing");
+    require(ibv_poll_cq(rc.local.send_cq(), 4, wc) == 0, "a completion of nothing");
     complete_one(rc, 1);
     complete_one(rc, 2);
-    require(poll(rc.send_cq(), 2).back().wr_id == 2, "in another order");
+    require(poll(rc.local.send_cq(), 2).back().wr_id == 2, "in another order");
   });
   p.works({"ibv_create_comp_channel", "ibv_destroy_comp_channel", "ibv_req_notify_cq",
            "ibv_get_cq_event", "ibv_ack_cq_events"},
           "an event for the next completion, and one only", [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            require_err(ibv_req_notify_cq(rc.recv_cq(), 0), 0, "ibv_req_notify_cq");
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            require_err(ibv_req_notify_cq(rc.remote.end().recv_cq(), 0), 0, "ibv_req_notify_cq");
             rc.recv(1, 0, 64);
-            rc.post(rc.request(IBV_WR_SEND, 2, 8), Api::kPost);
-            rc.sent(2);
-            require(wait_event(rc.channel(), 10000), "no event");
-            rc.received(1);
+            rc.post(rc.request(IBV_WR_SEND, 8, 0, 0, 2), Api::kPost);
+            rc.expect(2);
+            require(wait_event(rc.remote.end().channel(), 10000), "no event");
+            rc.expect_recv(1);
             rc.recv(3, 0, 64);
-            rc.post(rc.request(IBV_WR_SEND, 4, 8), Api::kPost);
-            rc.sent(4);
-            rc.received(3);
-            require(!wait_event(rc.channel(), 100), "an event without an arm");
+            rc.post(rc.request(IBV_WR_SEND, 8, 0, 0, 4), Api::kPost);
+            rc.expect(4);
+            rc.expect_recv(3);
+            require(!wait_event(rc.remote.end().channel(), 100), "an event without an arm");
           });
 }
 

@@ -14,47 +14,47 @@ constexpr std::uint32_t kBytes = 64;
 using Build = std::function<void(ibv_qp_ex*)>;
 
 // Posts one request with wr_id 1 through a session, and waits for its completion.
-void session(const Ends& ends, const Build& build, ibv_wc_status status = IBV_WC_SUCCESS) {
-  ibv_qp_ex* const q = ibv_qp_to_qp_ex(ends.qp());
+void session(const Pair& pair, const Build& build, ibv_wc_status status = IBV_WC_SUCCESS) {
+  ibv_qp_ex* const q = ibv_qp_to_qp_ex(pair.local.qp());
   ibv_wr_start(q);
   q->wr_id = 1;
   q->wr_flags = IBV_SEND_SIGNALED;
   build(q);
   require_err(ibv_wr_complete(q), 0, "ibv_wr_complete");
-  ends.sent(1, status);
+  pair.expect(1, status);
 }
 
-void set_sge(const Ends& ends, ibv_qp_ex* q, std::uint32_t length = kBytes) {
-  ibv_wr_set_sge(q, ends.here().lkey(), ends.here().address(), length);
+void set_sge(const Pair& pair, ibv_qp_ex* q, std::uint32_t length = kBytes) {
+  ibv_wr_set_sge(q, pair.local.memory().lkey(), pair.local.memory().address(), length);
 }
 
 // A SEND of the pattern, built by `build`, and its receive. Returns the receive's completion.
-ibv_wc send(const Ends& ends, const Build& build) {
-  fill(ends.here().bytes(), 21);
-  ends.recv(9, 0, kBytes);
-  session(ends, build);
-  const ibv_wc wc = ends.received(9);
-  ends.check_there(ends.header(), kBytes, 21);
+ibv_wc send(const Pair& pair, const Build& build) {
+  fill(pair.local.memory().bytes(), 21);
+  pair.recv(9, 0, kBytes);
+  session(pair, build);
+  const ibv_wc wc = pair.expect_recv(9);
+  pair.remote.check({pair.local.header(), kBytes}, 21);
   return wc;
 }
 
 void add_lists(Probes& p) {
   p.works({"ibv_post_send", "ibv_post_recv"}, "a list of two; the request that is wrong is found",
           [](const Device& dev) {
-            const Ends rc(dev, kRc);
+            const Pair rc(dev, loop(IBV_QPT_RC));
             rc.recv(3, 0, kBytes);
             rc.recv(4, 1024, kBytes);
-            const std::array<Send, 2> good{rc.request(IBV_WR_SEND, 1, 8),
-                                           rc.request(IBV_WR_SEND, 2, 8)};
-            require_err(post(rc.qp(), Api::kPost, good), 0, "ibv_post_send");
-            rc.sent(1);
-            rc.sent(2);
-            rc.received(3);
-            rc.received(4);
+            const std::array<Send, 2> good{rc.request(IBV_WR_SEND, 8, 0, 0, 1),
+                                           rc.request(IBV_WR_SEND, 8, 0, 0, 2)};
+            require_err(post(rc.local.qp(), Api::kPost, good), 0, "ibv_post_send");
+            rc.expect(1);
+            rc.expect(2);
+            rc.expect_recv(3);
+            rc.expect_recv(4);
             std::array<Send, 2> wrong = good;
             wrong[1].sges.resize(100);
             std::size_t bad = 0;
-            require_err(post(rc.qp(), Api::kPost, wrong, &bad), EINVAL, "100 SGEs");
+            require_err(post(rc.local.qp(), Api::kPost, wrong, &bad), EINVAL, "100 SGEs");
             require(bad == 1, "request {} is wrong", bad);
           });
 }
@@ -62,7 +62,7 @@ void add_lists(Probes& p) {
 void add_sessions(Probes& p) {
   p.works({"ibv_wr_post", "ibv_wr_start", "ibv_wr_complete", "ibv_wr_send", "ibv_wr_set_sge"},
           "a SEND", [](const Device& dev) {
-            const Ends rc(dev, kRc);
+            const Pair rc(dev, loop(IBV_QPT_RC));
             require(send(rc,
                          [&](ibv_qp_ex* q) {
                            ibv_wr_send(q);
@@ -71,30 +71,31 @@ void add_sessions(Probes& p) {
                     "another length");
           });
   p.works({"ibv_wr_abort"}, "nothing is posted", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    ibv_qp_ex* const q = ibv_qp_to_qp_ex(rc.qp());
+    const Pair rc(dev, loop(IBV_QPT_RC));
+    ibv_qp_ex* const q = ibv_qp_to_qp_ex(rc.local.qp());
     ibv_wr_start(q);
-    ibv_wr_rdma_write(q, rc.there().rkey(), rc.there().address());
+    ibv_wr_rdma_write(q, rc.remote.end().memory().rkey(), rc.remote.end().memory().address());
     set_sge(rc, q);
     ibv_wr_abort(q);
-    expect_quiet(rc.send_cq(), 100);
+    expect_quiet(rc.local.send_cq(), 100);
     session(rc, [&](ibv_qp_ex* again) {
-      ibv_wr_rdma_write(again, rc.there().rkey(), rc.there().address());
+      ibv_wr_rdma_write(again, rc.remote.end().memory().rkey(), rc.remote.end().memory().address());
       set_sge(rc, again);
     });
   });
   p.works({"ibv_wr_set_sge_list"}, "two pieces, gathered", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     send(rc, [&](ibv_qp_ex* q) {
-      const std::array<ibv_sge, 2> sges{rc.here().sge(0, 24), rc.here().sge(24, kBytes - 24)};
+      const std::array<ibv_sge, 2> sges{rc.local.memory().sge(0, 24),
+                                        rc.local.memory().sge(24, kBytes - 24)};
       ibv_wr_send(q);
       ibv_wr_set_sge_list(q, sges.size(), sges.data());
     });
   });
   p.works({"ibv_wr_set_inline_data", "ibv_wr_set_inline_data_list"}, "bytes copied into the WQE",
           [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            std::byte* const bytes = rc.here().bytes().data();
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            std::byte* const bytes = rc.local.memory().bytes().data();
             send(rc, [&](ibv_qp_ex* q) {
               ibv_wr_send(q);
               ibv_wr_set_inline_data(q, bytes, kBytes);
@@ -107,8 +108,8 @@ void add_sessions(Probes& p) {
             });
           });
   p.works({"ibv_wr_set_ud_addr"}, "a datagram", [](const Device& dev) {
-    const Ends ud(dev, kUd);
-    const Send to = ud.request(IBV_WR_SEND, 1, kBytes);
+    const Pair ud(dev, loop(IBV_QPT_UD));
+    const Send to = ud.request(IBV_WR_SEND, kBytes, 0, 0, 1);
     send(ud, [&](ibv_qp_ex* q) {
       ibv_wr_send(q);
       ibv_wr_set_ud_addr(q, to.ah, to.remote_qpn, to.remote_qkey);
@@ -116,8 +117,8 @@ void add_sessions(Probes& p) {
     });
   });
   p.works({"ibv_wr_set_xrc_srqn"}, "a SEND to an SRQ", [](const Device& dev) {
-    const Ends xrc(dev, kTypes[3]);
-    const Send to = xrc.request(IBV_WR_SEND, 1, kBytes);
+    const Pair xrc(dev, loop(IBV_QPT_XRC_SEND));
+    const Send to = xrc.request(IBV_WR_SEND, kBytes, 0, 0, 1);
     send(xrc, [&](ibv_qp_ex* q) {
       ibv_wr_send(q);
       ibv_wr_set_xrc_srqn(q, to.srqn);
@@ -128,7 +129,7 @@ void add_sessions(Probes& p) {
 
 void add_sends(Probes& p) {
   p.works({"ibv_wr_send_imm"}, "a SEND with its immediate data", [](const Device& dev) {
-    const Ends rc(dev, kRc);
+    const Pair rc(dev, loop(IBV_QPT_RC));
     const ibv_wc wc = send(rc, [&](ibv_qp_ex* q) {
       ibv_wr_send_imm(q, htonl(0x12345678));
       set_sge(rc, q);
@@ -137,39 +138,43 @@ void add_sends(Probes& p) {
   });
   p.works({"ibv_wr_bind_mw", "ibv_wr_send_inv", "ibv_wr_local_inv"},
           "a window bound, used, and invalidated by either end", [](const Device& dev) {
-            const Ends rc(dev, kRc, {.more_ops = kWindowOps});
+            const Pair rc(dev, loop(IBV_QPT_RC, kWindowOps));
             const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
             require(mw != nullptr, "ibv_alloc_mw: {}", errno_name(errno));
             const auto bind = [&](std::uint8_t variant) {
-              const Send s = rc.bind(mw.get(), rc.here(), variant, 1, kBytes, 0);
+              const Send s = bind_request(mw.get(), rc.local.memory(), variant, 1, kBytes, 0);
               session(rc, [&](ibv_qp_ex* q) { ibv_wr_bind_mw(q, mw.get(), s.bind_rkey, &s.bind); });
               mw->rkey = s.bind_rkey;
               return s.bind_rkey;
             };
             const auto write = [&](std::uint32_t rkey, ibv_wc_status status) {
-              Send s{.opcode = IBV_WR_RDMA_WRITE, .sges = {rc.there().sge(0, 8)}, .wr_id = 5};
-              s.raddr = rc.here().address();
+              Send s{.opcode = IBV_WR_RDMA_WRITE,
+                     .sges = {rc.remote.end().memory().sge(0, 8)},
+                     .wr_id = 5};
+              s.raddr = rc.local.memory().address();
               s.rkey = rkey;
-              rc.peer_post(s, Api::kWr);
-              rc.peer_sent(5, status);
+              rc.run_back(s, Api::kWr, status);
             };
             const std::uint32_t first = bind(1);
             write(first, IBV_WC_SUCCESS);
             session(rc, [&](ibv_qp_ex* q) { ibv_wr_local_inv(q, first); });
             const std::uint32_t second = bind(2);
-            Send inv{.opcode = IBV_WR_SEND_WITH_INV, .sges = {rc.there().sge(0, 8)}, .wr_id = 6};
+            Send inv{.opcode = IBV_WR_SEND_WITH_INV,
+                     .sges = {rc.remote.end().memory().sge(0, 8)},
+                     .wr_id = 6};
             inv.inv_rkey = second;
-            const ibv_sge to = rc.here().sge(1024, kBytes);
-            require_err(post_recv(rc.qp(), 7, std::span(&to, 1)), 0, "ibv_post_recv");
-            ibv_qp_ex* const q = ibv_qp_to_qp_ex(rc.peer());
+            const ibv_sge to = rc.local.memory().sge(1024, kBytes);
+            require_err(post_recv(rc.local.qp(), 7, std::span(&to, 1)), 0, "ibv_post_recv");
+            ibv_qp_ex* const q = ibv_qp_to_qp_ex(rc.remote.end().qp());
             ibv_wr_start(q);
             q->wr_id = 6;
             q->wr_flags = IBV_SEND_SIGNALED;
             ibv_wr_send_inv(q, second);
-            ibv_wr_set_sge(q, rc.there().lkey(), rc.there().address(), 8);
+            ibv_wr_set_sge(q, rc.remote.end().memory().lkey(), rc.remote.end().memory().address(),
+                           8);
             require_err(ibv_wr_complete(q), 0, "ibv_wr_complete");
-            rc.peer_sent(6);
-            const ibv_wc wc = poll(rc.recv_cq(), 1).front();
+            require_status(rc.remote.poll_send(1).front(), 6, IBV_WC_SUCCESS);
+            const ibv_wc wc = poll(rc.local.recv_cq(), 1).front();
             require((wc.wc_flags & IBV_WC_WITH_INV) != 0 && wc.invalidated_rkey == second,
                     "another key");
             write(second, IBV_WC_REM_ACCESS_ERR);
@@ -178,66 +183,70 @@ void add_sends(Probes& p) {
 
 void add_remote(Probes& p) {
   p.works({"ibv_wr_rdma_write"}, "bytes there", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    fill(rc.here().bytes(), 22);
+    const Pair rc(dev, loop(IBV_QPT_RC));
+    fill(rc.local.memory().bytes(), 22);
     session(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_rdma_write(q, rc.there().rkey(), rc.there().address(128));
+      ibv_wr_rdma_write(q, rc.remote.end().memory().rkey(), rc.remote.end().memory().address(128));
       set_sge(rc, q);
     });
-    rc.check_there(128, kBytes, 22);
+    rc.remote.check({128, kBytes}, 22);
   });
   p.works({"ibv_wr_rdma_write_imm"}, "bytes there, and a receive that says so",
           [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            fill(rc.here().bytes(), 23);
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            fill(rc.local.memory().bytes(), 23);
             rc.recv(9, 1024, 8);
             session(rc, [&](ibv_qp_ex* q) {
-              ibv_wr_rdma_write_imm(q, rc.there().rkey(), rc.there().address(), htonl(77));
+              ibv_wr_rdma_write_imm(q, rc.remote.end().memory().rkey(),
+                                    rc.remote.end().memory().address(), htonl(77));
               set_sge(rc, q);
             });
-            require(ntohl(rc.received(9).imm_data) == 77, "other data");
-            rc.check_there(0, kBytes, 23);
+            require(ntohl(rc.expect_recv(9).imm_data) == 77, "other data");
+            rc.remote.check({0, kBytes}, 23);
           });
   p.works({"ibv_wr_rdma_read"}, "bytes from there", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    fill(rc.there().bytes(), 24);
+    const Pair rc(dev, loop(IBV_QPT_RC));
+    fill(rc.remote.end().memory().bytes(), 24);
     session(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_rdma_read(q, rc.there().rkey(), rc.there().address());
+      ibv_wr_rdma_read(q, rc.remote.end().memory().rkey(), rc.remote.end().memory().address());
       set_sge(rc, q);
     });
-    rc.check(rc.here(), 0, kBytes, 24);
+    rc.check({0, kBytes}, 24);
   });
   p.works({"ibv_wr_atomic_cmp_swp", "ibv_wr_atomic_fetch_add"},
           "the value before, and the value after", [](const Device& dev) {
-            const Ends rc(dev, kRc);
-            rc.there().store64(0, 5);
+            const Pair rc(dev, loop(IBV_QPT_RC));
+            rc.remote.end().memory().store64(0, 5);
             session(rc, [&](ibv_qp_ex* q) {
-              ibv_wr_atomic_cmp_swp(q, rc.there().rkey(), rc.there().address(), 5, 40);
+              ibv_wr_atomic_cmp_swp(q, rc.remote.end().memory().rkey(),
+                                    rc.remote.end().memory().address(), 5, 40);
               set_sge(rc, q, 8);
             });
-            require(rc.here().load64(0) == 5 && rc.there().load64(0) == 40, "{} after {}",
-                    rc.there().load64(0), rc.here().load64(0));
+            require(rc.local.memory().load64(0) == 5 && rc.remote.end().memory().load64(0) == 40,
+                    "{} after {}", rc.remote.end().memory().load64(0), rc.local.memory().load64(0));
             session(rc, [&](ibv_qp_ex* q) {
-              ibv_wr_atomic_fetch_add(q, rc.there().rkey(), rc.there().address(), 2);
+              ibv_wr_atomic_fetch_add(q, rc.remote.end().memory().rkey(),
+                                      rc.remote.end().memory().address(), 2);
               set_sge(rc, q, 8);
             });
-            require(rc.here().load64(0) == 40 && rc.there().load64(0) == 42, "{} after {}",
-                    rc.there().load64(0), rc.here().load64(0));
+            require(rc.local.memory().load64(0) == 40 && rc.remote.end().memory().load64(0) == 42,
+                    "{} after {}", rc.remote.end().memory().load64(0), rc.local.memory().load64(0));
           });
   p.works({"ibv_wr_flush"}, "a region that may be flushed, and one that may not",
           [](const Device& dev) {
-            const Ends may(dev, kRc, {.more_ops = kBuiltOps, .access = kFlushAccess});
-            const auto flush = [](const Ends& rc, ibv_wc_status status) {
+            const Pair may(dev, loop(IBV_QPT_RC, kBuiltOps, kFlushAccess));
+            const auto flush = [](const Pair& rc, ibv_wc_status status) {
               session(
                   rc,
                   [&](ibv_qp_ex* q) {
-                    ibv_wr_flush(q, rc.there().rkey(), rc.there().address(), 8, IBV_FLUSH_GLOBAL,
+                    ibv_wr_flush(q, rc.remote.end().memory().rkey(),
+                                 rc.remote.end().memory().address(), 8, IBV_FLUSH_GLOBAL,
                                  IBV_FLUSH_RANGE);
                   },
                   status);
             };
             flush(may, IBV_WC_SUCCESS);
-            const Ends not_allowed(dev, kRc, {.more_ops = kBuiltOps});
+            const Pair not_allowed(dev, loop(IBV_QPT_RC, kBuiltOps));
             // The QP must allow it before the region is looked at.
             flush(not_allowed, IBV_WC_REM_INV_REQ_ERR);
           });

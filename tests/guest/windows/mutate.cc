@@ -70,13 +70,6 @@ std::string run_rule(const Tests& tests, const std::string& rule, const Runner& 
   return why;
 }
 
-bool report(const std::string& name, const std::string& why) {
-  std::printf("%s mutation/%s%s%s\n", why.empty() ? "ok" : "not ok", name.c_str(),
-              why.empty() ? "" : " - ", why.c_str());
-  std::fflush(stdout);
-  return why.empty();
-}
-
 }  // namespace
 
 std::string check_claims(const Tests& tests) {
@@ -95,24 +88,36 @@ std::string check_claims(const Tests& tests) {
   return {};
 }
 
-bool Part::parse(const char* text) {
-  return std::sscanf(text, "%zu/%zu", &number, &of) == 2 && number >= 1 && number <= of;
+Part parse_part(const std::string& text) {
+  Part part;
+  require(text.empty() || (std::sscanf(text.c_str(), "%zu/%zu", &part.number, &part.of) == 2 &&
+                           part.number >= 1 && part.number <= part.of),
+          "no part: {}", text);
+  return part;
 }
 
-bool run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
+void run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
                    const Runner& run) {
+  set_group("mutation");
+  const auto say = [](const std::string& name, const std::string& why) {
+    report(why.empty(), name, why);
+  };
   const bool first = part.number == 1;
-  bool good = !first || report("claims", check_claims(tests));
+  if (first) {
+    say("claims", check_claims(tests));
+  }
   for (std::size_t i = part.number - 1; i < kRules.size(); i += part.of) {
     const std::string rule = kRules.at(i);
     if (!rules.empty() && std::ranges::find(rules, rule) == rules.end()) {
       continue;
     }
     switch_off(rule);
-    good = report(rule, run_rule(tests, rule, run)) && good;
+    say(rule, run_rule(tests, rule, run));
   }
   switch_off("");
-  return (!first || report("none", run_rule(tests, "", run))) && good;
+  if (first) {
+    say("none", run_rule(tests, "", run));
+  }
 }
 
 }  // namespace guest::windows

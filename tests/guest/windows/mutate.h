@@ -22,14 +22,13 @@ std::string check_claims(const Tests& tests);
 struct Part {
   std::size_t number = 1;
   std::size_t of = 1;
-
-  // Parses "K/N". Returns false if the text is malformed.
-  bool parse(const char* text);
 };
+// Parses "K/N"; "" is the whole. Throws if the text is malformed.
+Part parse_part(const std::string& text);
 
-// Prints a result line for each rule of these names, or for all rules; returns whether all are
-// good. The first part also checks the claims, and the tests with all rules on.
-bool run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
+// Prints a result line for each rule of these names, or for all rules. The first part also checks
+// the claims, and the tests with all rules on.
+void run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
                    const Runner& run);
 
 }  // namespace guest::windows

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bed.h"
+#include "window.h"
 
 namespace guest::windows {
 
@@ -49,6 +49,6 @@ inline const char* type_text(ibv_mw_type type) {
 }
 
 // The victim of the process death test: binds windows, reports that, and waits to be killed.
-int be_victim(const std::string& device, int gid_index);
+void be_victim(const CommandLine& line);
 
 }  // namespace guest::windows

@@ -10,19 +10,21 @@ namespace {
 // ---- range, exact to the byte ----
 
 void exact(const Env& env, const Form& form) {
-  Bed bed(env, form);
+  Window window(env, form);
   const std::uint32_t length = form.at.length;
   const std::uint64_t at = form.at.offset;
   for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
-    bed.path.allowed(bed.region, op, bed.key, bed.address(), form.at);
-    bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = at, .length = 1});
-    bed.path.allowed(bed.region, op, bed.key, bed.address(length - 1),
-                     {.offset = at + length - 1, .length = 1});
+    window.path.allowed(window.region, op, window.key, window.address(), form.at);
+    window.path.allowed(window.region, op, window.key, window.address(),
+                        {.offset = at, .length = 1});
+    window.path.allowed(window.region, op, window.key, window.address(length - 1),
+                        {.offset = at + length - 1, .length = 1});
   }
   for (const Op op : {Op::kCmpSwap, Op::kFetchAdd}) {
-    bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = at, .length = 8});
-    bed.path.allowed(bed.region, op, bed.key, bed.address(length - 8),
-                     {.offset = at + length - 8, .length = 8});
+    window.path.allowed(window.region, op, window.key, window.address(),
+                        {.offset = at, .length = 8});
+    window.path.allowed(window.region, op, window.key, window.address(length - 8),
+                        {.offset = at + length - 8, .length = 8});
   }
 }
 
@@ -30,26 +32,26 @@ void exact(const Env& env, const Form& form) {
 void low(const Env& env, Form form) {
   form.at = {.offset = 1004, .length = 2000};
   for (const Op op : kAllOps) {
-    const Bed bed(env, form);
+    const Window window(env, form);
     const std::int64_t below = !is_atomic(op) ? -1 : form.zero_based ? -8 : -4;
-    bed.denied(op, bed.key, bed.address(below), 8);
+    window.denied(op, window.key, window.address(below), 8);
   }
   if (!form.zero_based) {
-    const Bed bed(env, form);
-    bed.denied(Op::kWrite, bed.key, bed.region.address(), 8);
+    const Window window(env, form);
+    window.denied(Op::kWrite, window.key, window.region.address(), 8);
   }
 }
 
 void high(const Env& env, Form form) {
   form.at = {.offset = 1000, .length = 2004};
   for (const Op op : kAllOps) {
-    const Bed bed(env, form);
-    bed.denied(op, bed.key, bed.address(is_atomic(op) ? 2000 : 2004 - 7), 8);
+    const Window window(env, form);
+    window.denied(op, window.key, window.address(is_atomic(op) ? 2000 : 2004 - 7), 8);
   }
   for (const Op op : {Op::kRead, Op::kWrite}) {
-    Bed bed(env, form);
-    bed.denied(op, bed.key, bed.address(), 2005);
-    const Bed another(env, form);
+    Window window(env, form);
+    window.denied(op, window.key, window.address(), 2005);
+    const Window another(env, form);
     another.denied(op, another.key, another.address(2004), 1);
   }
 }
@@ -58,8 +60,8 @@ void high(const Env& env, Form form) {
 void long_message(const Env& env, Form form) {
   form.at = {.offset = 1000, .length = 6000};
   for (const Op op : {Op::kRead, Op::kWrite}) {
-    const Bed bed(env, form);
-    bed.denied(op, bed.key, bed.address(), 6001);
+    const Window window(env, form);
+    window.denied(op, window.key, window.address(), 6001);
   }
 }
 
@@ -67,9 +69,9 @@ void long_message(const Env& env, Form form) {
 void wrap(const Env& env, Form form) {
   form.iova = 4096;
   for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
-    const Bed bed(env, form);
-    const auto first = static_cast<std::uint32_t>(bed.address());
-    bed.denied(op, bed.key, ~std::uint64_t{0} - 7, first + 16);
+    const Window window(env, form);
+    const auto first = static_cast<std::uint32_t>(window.address());
+    window.denied(op, window.key, ~std::uint64_t{0} - 7, first + 16);
   }
 }
 
@@ -78,11 +80,11 @@ void top(const Env& env, Form form) {
   constexpr std::uint64_t kRegion = 3UL * 4096;
   form.iova = std::uint64_t{0} - kRegion;
   form.at = {.offset = kRegion - 2000, .length = 2000};
-  Bed bed(env, form);
-  bed.path.allowed(bed.region, Op::kWrite, bed.key, bed.address(), form.at);
-  bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(1992),
-                   {.offset = kRegion - 8, .length = 8});
-  bed.denied(Op::kWrite, bed.key, bed.address(1993), 8);
+  Window window(env, form);
+  window.path.allowed(window.region, Op::kWrite, window.key, window.address(), form.at);
+  window.path.allowed(window.region, Op::kRead, window.key, window.address(1992),
+                      {.offset = kRegion - 8, .length = 8});
+  window.denied(Op::kWrite, window.key, window.address(1993), 8);
 }
 
 void add_range_tests(Tests& t) {
@@ -112,8 +114,8 @@ void add_range_tests(Tests& t) {
                        " a type 1 window is out of reach for " + (uc ? "UC" : "an XRC target"),
                    below ? "mw-low" : "mw-high", [via, below](const Env& env) {
                      for (const Op op : {Op::kWrite, Op::kWriteImm}) {
-                       const Bed bed(env, {.type = IBV_MW_TYPE_1, .via = via});
-                       bed.denied(op, bed.key, bed.address(below ? -1 : 1993), 8);
+                       const Window window(env, {.type = IBV_MW_TYPE_1, .via = via});
+                       window.denied(op, window.key, window.address(below ? -1 : 1993), 8);
                      }
                    }});
     }
@@ -127,12 +129,13 @@ void without(const Env& env, ibv_mw_type type, unsigned right, ibv_qp_type via) 
     const unsigned needs = is_atomic(op)     ? IBV_ACCESS_REMOTE_ATOMIC
                            : op == Op::kRead ? IBV_ACCESS_REMOTE_READ
                                              : IBV_ACCESS_REMOTE_WRITE;
-    Bed bed(env,
-            {.type = type, .via = via, .access = static_cast<unsigned>(kRemoteAccess) & ~right});
+    Window window(
+        env, {.type = type, .via = via, .access = static_cast<unsigned>(kRemoteAccess) & ~right});
     if ((needs & right) != 0) {
-      bed.denied(op, bed.key, bed.address(), 8);
+      window.denied(op, window.key, window.address(), 8);
     } else {
-      bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = 1000, .length = 8});
+      window.path.allowed(window.region, op, window.key, window.address(),
+                          {.offset = 1000, .length = 8});
     }
   }
 }
@@ -170,24 +173,24 @@ void add_right_tests(Tests& t) {
 
 // The region can be flushed by its own key, but not through the window.
 void flush(const Env& env, const Form& form) {
-  Bed bed(env, form);
+  Window window(env, form);
   const Range at{.offset = form.at.offset, .length = 64};
-  bed.all_work();
-  bed.path.allowed(bed.region, Op::kFlush, bed.region.mr()->rkey, bed.region.address(at.offset),
-                   at);
-  bed.denied(Op::kFlush, bed.key, bed.address(), 64);
+  window.all_work();
+  window.path.allowed(window.region, Op::kFlush, window.region.mr()->rkey,
+                      window.region.address(at.offset), at);
+  window.denied(Op::kFlush, window.key, window.address(), 64);
 }
 
 // REMOTE_WRITE access is both sufficient and necessary.
 void atomic_write(const Env& env, Form form) {
   form.access = IBV_ACCESS_REMOTE_WRITE;
-  Bed bed(env, form);
+  Window window(env, form);
   for (const std::uint32_t at : {0U, form.at.length - 8}) {
-    bed.path.allowed(bed.region, Op::kAtomicWrite, bed.key, bed.address(at),
-                     {.offset = form.at.offset + at, .length = 8});
+    window.path.allowed(window.region, Op::kAtomicWrite, window.key, window.address(at),
+                        {.offset = form.at.offset + at, .length = 8});
   }
   form.access = static_cast<unsigned>(kRemoteAccess) & ~unsigned{IBV_ACCESS_REMOTE_WRITE};
-  const Bed closed(env, form);
+  const Window closed(env, form);
   closed.denied(Op::kAtomicWrite, closed.key, closed.address(), 8);
 }
 
@@ -195,8 +198,8 @@ void atomic_write(const Env& env, Form form) {
 void atomic_write_range(const Env& env, Form form) {
   form.at = {.offset = 1004, .length = 2000};
   for (const std::int64_t at : {-4, 1996}) {
-    const Bed bed(env, form);
-    bed.denied(Op::kAtomicWrite, bed.key, bed.address(at), 8);
+    const Window window(env, form);
+    window.denied(Op::kAtomicWrite, window.key, window.address(at), 8);
   }
 }
 
@@ -227,26 +230,26 @@ void add_built_tests(Tests& t) {
 void by_another(const Env& env, ibv_mw_type type, ibv_qp_type via, bool other_pd) {
   const PdPtr pd = alloc_pd(env.dev);
   for (const Op op : ops_of(via)) {
-    Bed bed(env, {.type = type});
+    Window window(env, {.type = type});
     const Path path(env, {.type = via, .pd = other_pd ? pd.get() : nullptr});
-    path.denied(bed.region, op, bed.key, bed.address(), 8);
-    bed.all_work();
+    path.denied(window.region, op, window.key, window.address(), 8);
+    window.all_work();
   }
 }
 
 // Nobody can use a type 2 window bound by an XRC_SEND QP, since XRC targets are other QPs.
 void bound_by_xrc(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
-  const XrcSender sender(env, bed.path);
+  Window window(env, {.type = IBV_MW_TYPE_2});
+  const End sender = xrc_sender(env, window.path);
   const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
-  Bind request = bed.request();
+  Bind request = window.request();
   request.mw = mw.get();
   request.new_rkey = with_variant(mw->rkey, 7);
   require_err(post_bind(sender.qp(), request), 0, "post of a bind");
-  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
-  bed.denied(Op::kWrite, request.new_rkey, bed.address(), 8);
+  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
+  window.denied(Op::kWrite, request.new_rkey, window.address(), 8);
   const Path target(env, {.type = IBV_QPT_XRC_RECV});
-  target.denied(bed.region, Op::kWrite, request.new_rkey, bed.address(), 8);
+  target.denied(window.region, Op::kWrite, request.new_rkey, window.address(), 8);
 }
 
 void add_owner_tests(Tests& t) {
@@ -281,11 +284,11 @@ void add_owner_tests(Tests& t) {
 // ---- other uses of a window's key ----
 
 void as_lkey(const Env& env, ibv_mw_type type) {
-  const Bed bed(env, {.type = type});
+  const Window window(env, {.type = type});
   Send send{.opcode = IBV_WR_SEND, .wr_id = 1};
-  send.sges = {{.addr = bed.address(), .length = 8, .lkey = bed.key}};
-  bed.path.post(send);
-  bed.path.done(1, IBV_WC_LOC_PROT_ERR);
+  send.sges = {{.addr = window.address(), .length = 8, .lkey = window.key}};
+  window.path.post(send);
+  window.path.done(1, IBV_WC_LOC_PROT_ERR);
 }
 
 void qp_rights(const Env& env) {
@@ -296,18 +299,18 @@ void qp_rights(const Env& env) {
   for (const Case c :
        {Case{Op::kRead, IBV_ACCESS_REMOTE_READ}, Case{Op::kWrite, IBV_ACCESS_REMOTE_WRITE},
         Case{Op::kFetchAdd, IBV_ACCESS_REMOTE_ATOMIC}}) {
-    const Bed bed(env, {.type = IBV_MW_TYPE_1});
+    const Window window(env, {.type = IBV_MW_TYPE_1});
     const Path path(env, {.qp_access = kRemoteAccess & ~c.right});
-    path.denied(bed.region, c.op, bed.key, bed.address(), 8, IBV_WC_REM_INV_REQ_ERR);
+    path.denied(window.region, c.op, window.key, window.address(), 8, IBV_WC_REM_INV_REQ_ERR);
   }
 }
 
 void zero_length(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_1});
-  const std::uint32_t old = bed.key;
-  bed.rebind(bed.request());
+  Window window(env, {.type = IBV_MW_TYPE_1});
+  const std::uint32_t old = window.key;
+  window.rebind(window.request());
   for (const Op op : {Op::kRead, Op::kWrite}) {
-    bed.path.allowed(bed.region, op, old, bed.address(), {.offset = 1000, .length = 0});
+    window.path.allowed(window.region, op, old, window.address(), {.offset = 1000, .length = 0});
   }
 }
 

@@ -72,22 +72,23 @@ void refused_on(const Env& env, ibv_mw_type type, const RegionOptions& options, 
 }
 
 void read_only_region(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type,
-                .access = IBV_ACCESS_REMOTE_READ,
-                .mr_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND});
-  bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(), {.offset = 1000, .length = 2000});
+  Window window(env, {.type = type,
+                      .access = IBV_ACCESS_REMOTE_READ,
+                      .mr_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND});
+  window.path.allowed(window.region, Op::kRead, window.key, window.address(),
+                      {.offset = 1000, .length = 2000});
 }
 
 // The region needs no remote access rights of its own.
 void private_region(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type, .mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
-  bed.all_work();
+  Window window(env, {.type = type, .mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
+  window.all_work();
 }
 
 void whole_region(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type, .at = {.offset = 0, .length = 3 * 4096}});
-  bed.path.allowed(bed.region, Op::kWrite, bed.key, bed.address(),
-                   {.offset = 0, .length = 3 * 4096});
+  Window window(env, {.type = type, .at = {.offset = 0, .length = 3 * 4096}});
+  window.path.allowed(window.region, Op::kWrite, window.key, window.address(),
+                      {.offset = 0, .length = 3 * 4096});
 }
 
 // ---- the PDs of QP, window and region ----

@@ -25,8 +25,8 @@ void require_busy(Region& region) {
 
 void require_free(Region& region) { require_err(region.deregister(), 0, "ibv_dereg_mr"); }
 
-Bind unbinding(const Bed& bed) {
-  Bind bind = bed.request();
+Bind unbinding(const Window& window) {
+  Bind bind = window.request();
   bind.length = 0;
   return bind;
 }
@@ -34,54 +34,55 @@ Bind unbinding(const Bed& bed) {
 // ---- regions ----
 
 void busy(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type});
-  require_busy(bed.region);
-  bed.all_work();
+  Window window(env, {.type = type});
+  require_busy(window.region);
+  window.all_work();
   const MwPtr second = alloc_mw(env.dev.pd(), type);
-  Bind request = bed.request();
+  Bind request = window.request();
   request.mw = second.get();
   request.new_rkey = with_variant(second->rkey, 3);
-  bind(bed.path, request);
-  bed.mw.reset();
-  require_busy(bed.region);
-  bed.path.allowed(bed.region, Op::kRead, type == IBV_MW_TYPE_1 ? second->rkey : request.new_rkey,
-                   bed.address(), {.offset = 1000, .length = 2000});
+  bind(window.path, request);
+  window.mw.reset();
+  require_busy(window.region);
+  window.path.allowed(window.region, Op::kRead,
+                      type == IBV_MW_TYPE_1 ? second->rkey : request.new_rkey, window.address(),
+                      {.offset = 1000, .length = 2000});
 }
 
 void free_after_unbind(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_1});
-  bed.rebind(unbinding(bed));
-  require_free(bed.region);
+  Window window(env, {.type = IBV_MW_TYPE_1});
+  window.rebind(unbinding(window));
+  require_free(window.region);
 }
 
 void free_after_move(const Env& env) {
   Region elsewhere(env);
-  Bed bed(env, {.type = IBV_MW_TYPE_1});
-  Bind request = bed.request();
+  Window window(env, {.type = IBV_MW_TYPE_1});
+  Bind request = window.request();
   request.mr = elsewhere.mr();
   request.addr = elsewhere.address();
-  bed.rebind(request);
-  require_free(bed.region);
+  window.rebind(request);
+  require_free(window.region);
   require_busy(elsewhere);
-  bed.mw.reset();
+  window.mw.reset();
 }
 
 void free_after_local_inv(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
-  local_inv(bed.path, bed.key);
-  require_free(bed.region);
+  Window window(env, {.type = IBV_MW_TYPE_2});
+  local_inv(window.path, window.key);
+  require_free(window.region);
 }
 
 void free_after_send_inv(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
-  bed.path.send_inv(bed.key);
-  require_free(bed.region);
+  Window window(env, {.type = IBV_MW_TYPE_2});
+  window.path.send_inv(window.key);
+  require_free(window.region);
 }
 
 void free_after_dealloc(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type});
-  bed.mw.reset();
-  require_free(bed.region);
+  Window window(env, {.type = type});
+  window.mw.reset();
+  require_free(window.region);
 }
 
 // ---- ibv_rereg_mr ----
@@ -89,34 +90,35 @@ void free_after_dealloc(const Env& env, ibv_mw_type type) {
 void rereg_busy(const Env& env, ibv_mw_type type) {
   const PdPtr pd = alloc_pd(env.dev);
   const Region other(env);
-  Bed bed(env, {.type = type});
-  void* const at = bed.region.data();
-  require(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_PD, pd.get(), nullptr, 0, 0) != 0,
+  Window window(env, {.type = type});
+  void* const at = window.region.data();
+  require(ibv_rereg_mr(window.region.mr(), IBV_REREG_MR_CHANGE_PD, pd.get(), nullptr, 0, 0) != 0,
           "another PD: allowed");
   require_err(errno, EBUSY, "another PD");
-  require(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 4096, 0) != 0,
-          "other memory: allowed");
+  require(
+      ibv_rereg_mr(window.region.mr(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 4096, 0) != 0,
+      "other memory: allowed");
   require_err(errno, EBUSY, "other memory");
-  bed.all_work();
+  window.all_work();
 }
 
 void rereg_access(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type});
-  require_err(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+  Window window(env, {.type = type});
+  require_err(ibv_rereg_mr(window.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
               0, "ibv_rereg_mr");
-  bed.all_work();
+  window.all_work();
 }
 
 void rereg_read_only(const Env& env, ibv_mw_type type) {
   for (const Op op : {Op::kWrite, Op::kWriteImm, Op::kCmpSwap, Op::kFetchAdd}) {
-    Bed bed(env, {.type = type});
-    require_err(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+    Window window(env, {.type = type});
+    require_err(ibv_rereg_mr(window.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                              IBV_ACCESS_MW_BIND),
                 0, "ibv_rereg_mr");
-    bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(),
-                     {.offset = 1000, .length = 2000});
-    bed.denied(op, bed.key, bed.address(), 8);
+    window.path.allowed(window.region, Op::kRead, window.key, window.address(),
+                        {.offset = 1000, .length = 2000});
+    window.denied(op, window.key, window.address(), 8);
   }
 }
 
@@ -132,37 +134,38 @@ void pd_busy(const Env& env, ibv_mw_type type) {
 }
 
 void qp_destroyed_type1(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_1});
+  Window window(env, {.type = IBV_MW_TYPE_1});
   const Path other(env);
-  bed.path.destroy_qp();
-  other.allowed(bed.region, Op::kWrite, bed.key, bed.address(), {.offset = 1000, .length = 2000});
-  require_busy(bed.region);
+  window.path.destroy_qp();
+  other.allowed(window.region, Op::kWrite, window.key, window.address(),
+                {.offset = 1000, .length = 2000});
+  require_busy(window.region);
 }
 
 void qp_destroyed_type2(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  Window window(env, {.type = IBV_MW_TYPE_2});
   const Path other(env);
-  bed.path.destroy_qp();
-  require_busy(bed.region);
-  other.denied(bed.region, Op::kWrite, bed.key, bed.address(), 8);
-  bed.mw.reset();
-  require_free(bed.region);
+  window.path.destroy_qp();
+  require_busy(window.region);
+  other.denied(window.region, Op::kWrite, window.key, window.address(), 8);
+  window.mw.reset();
+  require_free(window.region);
 }
 
 void qp_reset_type2(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
-  bed.path.reconnect();
-  require_busy(bed.region);
-  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
-  bed.mw.reset();
-  require_free(bed.region);
+  Window window(env, {.type = IBV_MW_TYPE_2});
+  window.path.reconnect();
+  require_busy(window.region);
+  window.denied(Op::kWrite, window.key, window.address(), 8);
+  window.mw.reset();
+  require_free(window.region);
 }
 
 // A later QP must not be mistaken for the one that bound the window.
 void number_not_reused(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2});
-  const std::uint32_t qpn = bed.path.qp()->qp_num;
-  bed.path.destroy_qp();
+  Window window(env, {.type = IBV_MW_TYPE_2});
+  const std::uint32_t qpn = window.path.qp()->qp_num;
+  window.path.destroy_qp();
   for (int i = 0; i < 40; i++) {
     const Path path(env);
     require(path.qp()->qp_num != qpn, "QP {:#x} exists again", qpn);
@@ -175,7 +178,7 @@ void process_death(const Env& env) {
   if (!env.counts) {
     throw Skip("its objects cannot be counted");
   }
-  const killer::Counts before = killer::read_counts(env.device);
+  const Counts before = read_counts(env.device);
   std::array<int, 2> pipe{};
   require(::pipe2(pipe.data(), O_CLOEXEC) == 0, "pipe2");
   const std::string gid = std::to_string(env.dev.gid_index());
@@ -190,7 +193,7 @@ void process_death(const Env& env) {
   char ready = 0;
   const ssize_t got = ::read(pipe[0], &ready, 1);
   ::close(pipe[0]);
-  const std::string during = killer::difference(before, killer::read_counts(env.device));
+  const std::string during = difference(before, read_counts(env.device));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   require(got == 1 && ready == 'r', "the process did not get there");
@@ -198,7 +201,7 @@ void process_death(const Env& env) {
           during);
   std::string left;
   for (int i = 0; i < 300; i++) {  // the kernel frees its objects a moment after its end
-    left = killer::difference(before, killer::read_counts(env.device));
+    left = difference(before, read_counts(env.device));
     if (left.empty()) {
       return;
     }
@@ -209,20 +212,17 @@ void process_death(const Env& env) {
 
 }  // namespace
 
-int be_victim(const std::string& device, int gid_index) {
-  const Device dev(device, gid_index);
-  const Device peer_dev(device, gid_index);
-  Responder responder(peer_dev);
-  const std::unique_ptr<Link> link = local_link(responder);
+void be_victim(const CommandLine& line) {
+  const Device dev(line.device, line.gid_index);
+  const auto link = open_link(line);
   const Env env{.dev = dev, .link = *link};
-  Bed type1(env, {.type = IBV_MW_TYPE_1});
-  Bed type2(env, {.type = IBV_MW_TYPE_2});
-  Bed orphan(env, {.type = IBV_MW_TYPE_2});
+  Window type1(env, {.type = IBV_MW_TYPE_1});
+  Window type2(env, {.type = IBV_MW_TYPE_2});
+  Window orphan(env, {.type = IBV_MW_TYPE_2});
   orphan.path.destroy_qp();
   std::puts("r");
   std::fflush(stdout);
   ::sleep(600);
-  return 1;
 }
 
 void add_end_tests(Tests& t) {

@@ -9,78 +9,78 @@ namespace {
 
 void zero_based_region(const Env& env, Form form) {
   form.iova = 0;
-  Bed bed(env, form);
-  bed.all_work();
-  bed.denied(Op::kWrite, bed.key, bed.address(1993), 8);
+  Window window(env, form);
+  window.all_work();
+  window.denied(Op::kWrite, window.key, window.address(1993), 8);
 }
 
 void works(const Env& env, Form form, ibv_qp_type via) {
   form.via = via;
-  Bed bed(env, form);
-  bed.all_work();
+  Window window(env, form);
+  window.all_work();
   for (const Op op : {Op::kWrite, Op::kRead}) {
     if (via == IBV_QPT_RC) {
-      bed.path.allowed(bed.region, op, bed.key, bed.address(), form.at);
+      window.path.allowed(window.region, op, window.key, window.address(), form.at);
     }
   }
 }
 
 void low(const Env& env, const Form& form) {
   for (const Op op : kAllOps) {
-    const Bed bed(env, form);
-    bed.denied(op, bed.key, bed.address(is_atomic(op) ? -8 : -1), 8);
+    const Window window(env, form);
+    window.denied(op, window.key, window.address(is_atomic(op) ? -8 : -1), 8);
   }
 }
 
 void high(const Env& env, const Form& form) {
   for (const Op op : kAllOps) {
-    const Bed bed(env, form);
-    bed.denied(op, bed.key, bed.address(is_atomic(op) ? 2000 : 1993), 8);
+    const Window window(env, form);
+    window.denied(op, window.key, window.address(is_atomic(op) ? 2000 : 1993), 8);
   }
 }
 
 void rights(const Env& env, Form form) {
   form.access = IBV_ACCESS_REMOTE_READ;
   for (const Op op : {Op::kWrite, Op::kWriteImm, Op::kFetchAdd}) {
-    Bed bed(env, form);
-    bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(), form.at);
-    bed.denied(op, bed.key, bed.address(), 8);
+    Window window(env, form);
+    window.path.allowed(window.region, Op::kRead, window.key, window.address(), form.at);
+    window.denied(op, window.key, window.address(), 8);
   }
 }
 
 // The bind's range ends one byte beyond the region.
 void out_of_region(const Env& env, const Form& form) {
-  const Bed bed(env, form);
+  const Window window(env, form);
   const Path path(env);
   const MwPtr mw = alloc_mw(env.dev.pd(), form.type);
-  Bind bad = bed.request();
+  Bind bad = window.request();
   bad.mw = mw.get();
-  bad.addr = bed.region.address(3UL * 4096 - 1999);
+  bad.addr = window.region.address(3UL * 4096 - 1999);
   bad.new_rkey = with_variant(mw->rkey, 1);
   bind(path, bad, IBV_WC_MW_BIND_ERR);
-  bed.region.check("the bind");
+  window.region.check("the bind");
 }
 
 void busy(const Env& env, const Form& form) {
-  Bed bed(env, form);
-  require_err(bed.region.deregister(), EBUSY, "ibv_dereg_mr");
-  require_err(ibv_free_dm(bed.region.device_memory()), EBUSY, "ibv_free_dm");
-  bed.all_work();
-  bed.mw.reset();
-  require_err(bed.region.deregister(), 0, "ibv_dereg_mr");
+  Window window(env, form);
+  require_err(window.region.deregister(), EBUSY, "ibv_dereg_mr");
+  require_err(ibv_free_dm(window.region.device_memory()), EBUSY, "ibv_free_dm");
+  window.all_work();
+  window.mw.reset();
+  require_err(window.region.deregister(), 0, "ibv_dereg_mr");
 }
 
 void revoked(const Env& env, const Form& form) {
-  Bed bed(env, form);
-  bed.all_work();
+  Window window(env, form);
+  window.all_work();
   if (form.type == IBV_MW_TYPE_2) {
-    local_inv(bed.path, bed.key);
+    local_inv(window.path, window.key);
   } else {
-    Bind nothing = bed.request();
+    Bind nothing = window.request();
     nothing.length = 0;
-    bed.rebind(nothing);
+    window.rebind(nothing);
   }
-  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
+  window.denied(Op::kWrite, window.key, window.address(), 8);
 }
 
 }  // namespace

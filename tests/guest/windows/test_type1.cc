@@ -10,116 +10,116 @@ namespace {
 constexpr Form kType1{.type = IBV_MW_TYPE_1};
 constexpr Range kAll{.offset = 0, .length = 64};
 
-Bind nothing(const Bed& bed) {
-  Bind bind = bed.request();
+Bind nothing(const Window& window) {
+  Bind bind = window.request();
   bind.length = 0;
   return bind;
 }
 
 void key_at_post(const Env& env) {
-  Bed bed(env, kType1);
-  const std::uint32_t before = bed.mw->rkey;
-  const int err = post_bind(bed.path.qp(), bed.request());
-  const std::uint32_t after = bed.mw->rkey;
+  Window window(env, kType1);
+  const std::uint32_t before = window.mw->rkey;
+  const int err = post_bind(window.path.qp(), window.request());
+  const std::uint32_t after = window.mw->rkey;
   require_err(err, 0, "ibv_bind_mw");
   require(after != before, "the key is the same on return");
   require(after >> 8 == before >> 8, "the key has another index");
-  require(bed.path.done(kBindId).opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
-  require(bed.mw->rkey == after, "the key changed after return");
-  bed.all_work(kAll, after);
+  require(window.path.done(kBindId).opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
+  require(window.mw->rkey == after, "the key changed after return");
+  window.all_work(kAll, after);
 }
 
 void rebind_moves(const Env& env) {
-  Bed bed(env, kType1);
-  bed.all_work();
+  Window window(env, kType1);
+  window.all_work();
   const std::uint64_t at = 5000;
-  Bind elsewhere = bed.request();
-  elsewhere.addr = bed.region.address(at);
+  Bind elsewhere = window.request();
+  elsewhere.addr = window.region.address(at);
   elsewhere.length = 640;
-  bed.rebind(elsewhere);
+  window.rebind(elsewhere);
   for (const Op op : kAllOps) {
     const Range bytes{.offset = at, .length = is_atomic(op) ? 8U : 640U};
-    bed.path.allowed(bed.region, op, bed.key, bed.region.address(at), bytes);
+    window.path.allowed(window.region, op, window.key, window.region.address(at), bytes);
   }
 }
 
 void old_key(const Env& env) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType1);
-    const std::uint32_t old = bed.key;
-    bed.rebind(bed.request());
-    bed.all_work();
-    bed.denied(op, old, bed.address(), 8);
+    Window window(env, kType1);
+    const std::uint32_t old = window.key;
+    window.rebind(window.request());
+    window.all_work();
+    window.denied(op, old, window.address(), 8);
   }
 }
 
 void unbind(const Env& env, bool null_mr) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType1);
-    Bind unbound = nothing(bed);
+    Window window(env, kType1);
+    Bind unbound = nothing(window);
     if (null_mr) {
       unbound.mr = nullptr;
       unbound.addr = 0;
     }
-    bed.rebind(unbound);
-    bed.denied(op, bed.key, bed.address(), 8);
+    window.rebind(unbound);
+    window.denied(op, window.key, window.address(), 8);
   }
 }
 
 void old_key_after_unbind(const Env& env) {
   for (const Op op : {Op::kRead, Op::kWrite}) {
-    Bed bed(env, kType1);
-    const std::uint32_t old = bed.key;
-    bed.rebind(nothing(bed));
-    bed.denied(op, old, bed.address(), 8);
+    Window window(env, kType1);
+    const std::uint32_t old = window.key;
+    window.rebind(nothing(window));
+    window.denied(op, old, window.address(), 8);
   }
 }
 
 void bound_again(const Env& env) {
-  Bed bed(env, kType1);
-  bed.rebind(nothing(bed));
-  bed.rebind(nothing(bed));
-  bed.rebind(bed.request());
-  bed.all_work();
+  Window window(env, kType1);
+  window.rebind(nothing(window));
+  window.rebind(nothing(window));
+  window.rebind(window.request());
+  window.all_work();
 }
 
 void never_bound(const Env& env) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType1);
+    Window window(env, kType1);
     const MwPtr fresh = alloc_mw(env.dev.pd(), IBV_MW_TYPE_1);
-    bed.denied(op, fresh->rkey, bed.address(), 8);
+    window.denied(op, fresh->rkey, window.address(), 8);
   }
 }
 
 void fence(const Env& env) {
-  Bed bed(env, kType1);
+  Window window(env, kType1);
   Send read{.opcode = IBV_WR_RDMA_READ, .wr_id = 1};
-  read.sges = {bed.path.inbox().sge(0, 512)};
-  read.raddr = bed.path.peer().address();
-  read.rkey = bed.path.peer().rkey();
-  bed.path.post(read);
-  Bind fenced = bed.request();
+  read.sges = {window.path.inbox().sge(0, 512)};
+  read.raddr = window.path.peer().address();
+  read.rkey = window.path.peer().rkey();
+  window.path.post(read);
+  Bind fenced = window.request();
   fenced.flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED;
-  require_err(post_bind(bed.path.qp(), fenced), 0, "ibv_bind_mw");
-  bed.path.done(1);
-  bed.path.done(kBindId);
-  bed.all_work(kAll, bed.mw->rkey);
+  require_err(post_bind(window.path.qp(), fenced), 0, "ibv_bind_mw");
+  window.path.done(1);
+  window.path.done(kBindId);
+  window.all_work(kAll, window.mw->rkey);
 }
 
 void unsignaled(const Env& env) {
-  Bed bed(env, kType1);
-  Bind silent = bed.request();
+  Window window(env, kType1);
+  Bind silent = window.request();
   silent.flags = 0;
-  require_err(post_bind(bed.path.qp(), silent), 0, "ibv_bind_mw");
-  expect_quiet(bed.path.send_cq(), 50);
-  bed.all_work(kAll, bed.mw->rkey);
-  expect_quiet(bed.path.send_cq(), 5);
+  require_err(post_bind(window.path.qp(), silent), 0, "ibv_bind_mw");
+  expect_quiet(window.path.send_cq(), 50);
+  window.all_work(kAll, window.mw->rkey);
+  expect_quiet(window.path.send_cq(), 5);
 }
 
 void signal_all(const Env& env) {
-  const Bed bed(env, kType1);
+  const Window window(env, kType1);
   const Path path(env, {.signal_all = true});
-  Bind request = bed.request();
+  Bind request = window.request();
   request.flags = 0;
   require_err(post_bind(path.qp(), request), 0, "ibv_bind_mw");
   path.done(kBindId);
@@ -127,61 +127,61 @@ void signal_all(const Env& env) {
 
 // The peer learns the key from a message that was posted right after the bind.
 void send_after_bind(const Env& env) {
-  Bed bed(env, kType1);
-  const Path& path = bed.path;
+  Window window(env, kType1);
+  const Path& path = window.path;
   path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
-  Bind silent = bed.request();
+  Bind silent = window.request();
   silent.flags = 0;
   require_err(post_bind(path.qp(), silent), 0, "ibv_bind_mw");
-  path.inbox().store64(0, bed.mw->rkey);
+  path.inbox().store64(0, window.mw->rkey);
   Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
   send.sges = {path.inbox().sge(0, 8)};
   path.post(send);
   require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
-  bed.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
+  window.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
   path.done(4);
 }
 
 void other_qp(const Env& env) {
-  Bed bed(env, kType1);
+  Window window(env, kType1);
   const Path other(env);
   for (const Op op : kAllOps) {
-    other.allowed(bed.region, op, bed.key, bed.address(), {.offset = 1000, .length = 8});
+    other.allowed(window.region, op, window.key, window.address(), {.offset = 1000, .length = 8});
   }
 }
 
 void through(const Env& env, ibv_qp_type type) {
-  Bed bed(env, {.type = IBV_MW_TYPE_1, .via = type});
-  bed.all_work();
+  Window window(env, {.type = IBV_MW_TYPE_1, .via = type});
+  window.all_work();
 }
 
 void bound_by_uc(const Env& env) {
-  Bed bed(env, kType1);
+  Window window(env, kType1);
   const Path uc(env, {.type = IBV_QPT_UC});
-  const Bind request = bed.request();
+  const Bind request = window.request();
   bind(uc, request);
-  bed.all_work(kAll, bed.mw->rkey);
+  window.all_work(kAll, window.mw->rkey);
 }
 
 void bound_by_xrc(const Env& env) {
-  Bed bed(env, kType1);
-  const XrcSender sender(env, bed.path);
-  require_err(post_bind(sender.qp(), bed.request()), 0, "ibv_bind_mw");
-  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
-  bed.all_work(kAll, bed.mw->rkey);
+  Window window(env, kType1);
+  const End sender = xrc_sender(env, window.path);
+  require_err(post_bind(sender.qp(), window.request()), 0, "ibv_bind_mw");
+  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
+  window.all_work(kAll, window.mw->rkey);
 }
 
 void local_write_flag(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type, .access = kRemoteAccess | IBV_ACCESS_LOCAL_WRITE});
-  bed.all_work();
+  Window window(env, {.type = type, .access = kRemoteAccess | IBV_ACCESS_LOCAL_WRITE});
+  window.all_work();
 }
 
 void dealloc(const Env& env, ibv_mw_type type) {
-  Bed bed(env, {.type = type});
-  bed.all_work();
-  require_err(ibv_dealloc_mw(bed.mw.release()), 0, "ibv_dealloc_mw");
-  bed.denied(Op::kRead, bed.key, bed.address(), 8);
-  require_err(bed.region.deregister(), 0, "ibv_dereg_mr");
+  Window window(env, {.type = type});
+  window.all_work();
+  require_err(ibv_dealloc_mw(window.mw.release()), 0, "ibv_dealloc_mw");
+  window.denied(Op::kRead, window.key, window.address(), 8);
+  require_err(window.region.deregister(), 0, "ibv_dereg_mr");
 }
 
 }  // namespace

@@ -9,47 +9,47 @@ constexpr Form kType2{.type = IBV_MW_TYPE_2};
 constexpr Range kAll{.offset = 0, .length = 64};
 
 void bound_by(const Env& env, Api api) {
-  Bed bed(env, kType2);
-  local_inv(bed.path, bed.key);
-  Bind request = bed.request();
-  bind(bed.path, request, IBV_WC_SUCCESS, api);
-  bed.all_work(kAll, request.new_rkey);
+  Window window(env, kType2);
+  local_inv(window.path, window.key);
+  Bind request = window.request();
+  bind(window.path, request, IBV_WC_SUCCESS, api);
+  window.all_work(kAll, request.new_rkey);
 }
 
 // Any low byte works, including the current one.
 void low_byte(const Env& env) {
-  Bed bed(env, kType2);
-  local_inv(bed.path, bed.key);
+  Window window(env, kType2);
+  local_inv(window.path, window.key);
   for (const std::uint32_t variant : {0x00U, 0xffU, 0x01U, 0x01U, 0x80U}) {
-    Bind request = bed.request();
-    request.new_rkey = with_variant(bed.mw->rkey, variant);
-    bed.rebind(request);
-    bed.all_work();
-    local_inv(bed.path, bed.key);
+    Bind request = window.request();
+    request.new_rkey = with_variant(window.mw->rkey, variant);
+    window.rebind(request);
+    window.all_work();
+    local_inv(window.path, window.key);
   }
 }
 
 void freed_by_local_inv(const Env& env, Api api) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType2);
-    bed.all_work(kAll, bed.key);
-    local_inv(bed.path, bed.key, IBV_WC_SUCCESS, api);
-    bed.denied(op, bed.key, bed.address(), 8);
+    Window window(env, kType2);
+    window.all_work(kAll, window.key);
+    local_inv(window.path, window.key, IBV_WC_SUCCESS, api);
+    window.denied(op, window.key, window.address(), 8);
   }
 }
 
 void freed_by_send_inv(const Env& env) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType2);
-    bed.path.send_inv(bed.key);
-    bed.denied(op, bed.key, bed.address(), 8);
+    Window window(env, kType2);
+    window.path.send_inv(window.key);
+    window.denied(op, window.key, window.address(), 8);
   }
 }
 
 // The owner sends an invalidation that the peer refuses: only the posting is tested here.
 void send_inv_by(const Env& env, Api api) {
-  Bed bed(env, kType2);
-  const Path& path = bed.path;
+  Window window(env, kType2);
+  const Path& path = window.path;
   path.peer().post_recv(3, Range{.offset = 0, .length = 8});
   Send send{.opcode = IBV_WR_SEND_WITH_INV, .wr_id = 4, .inv_rkey = path.peer().rkey()};
   send.sges = {path.inbox().sge(0, 8)};
@@ -59,42 +59,42 @@ void send_inv_by(const Env& env, Api api) {
 }
 
 void bound_again(const Env& env) {
-  Bed bed(env, kType2);
+  Window window(env, kType2);
   for (int i = 0; i < 3; i++) {
-    bed.path.send_inv(bed.key);
-    bed.rebind(bed.request());
-    bed.all_work();
-    local_inv(bed.path, bed.key);
-    bed.rebind(bed.request());
-    bed.all_work();
+    window.path.send_inv(window.key);
+    window.rebind(window.request());
+    window.all_work();
+    local_inv(window.path, window.key);
+    window.rebind(window.request());
+    window.all_work();
   }
 }
 
 // A bind, an access by the peer and an invalidation, all posted before the first completes.
 void pipelined(const Env& env) {
-  Bed bed(env, kType2);
-  const Path& path = bed.path;
-  local_inv(path, bed.key);
-  Bind request = bed.request();
+  Window window(env, kType2);
+  const Path& path = window.path;
+  local_inv(path, window.key);
+  Bind request = window.request();
   request.flags = 0;
   for (std::uint32_t i = 0; i < 4; i++) {
-    request.new_rkey = with_variant(bed.mw->rkey, i);
+    request.new_rkey = with_variant(window.mw->rkey, i);
     require_err(post_bind(path.qp(), request), 0, "post of a bind");
-    bed.mw->rkey = request.new_rkey;
+    window.mw->rkey = request.new_rkey;
     Send inv{.opcode = IBV_WR_LOCAL_INV, .wr_id = i, .flags = 0, .inv_rkey = request.new_rkey};
     path.post(inv);
   }
-  request = bed.request();
-  bed.rebind(request);
-  bed.all_work();
+  request = window.request();
+  window.rebind(request);
+  window.all_work();
 }
 
 void send_after_bind(const Env& env) {
-  Bed bed(env, kType2);
-  const Path& path = bed.path;
-  local_inv(path, bed.key);
+  Window window(env, kType2);
+  const Path& path = window.path;
+  local_inv(path, window.key);
   path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
-  Bind silent = bed.request();
+  Bind silent = window.request();
   silent.flags = 0;
   require_err(post_bind(path.qp(), silent), 0, "post of a bind");
   path.inbox().store64(0, silent.new_rkey);
@@ -102,74 +102,74 @@ void send_after_bind(const Env& env) {
   send.sges = {path.inbox().sge(0, 8)};
   path.post(send);
   require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
-  bed.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
+  window.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
   path.done(4);
 }
 
 // mw->rkey still is the key of the allocation: a bind refers to the window by its index.
 void names_by_index(const Env& env) {
-  Bed bed(env, kType2);
-  const std::uint32_t first = bed.mw->rkey;
+  Window window(env, kType2);
+  const std::uint32_t first = window.mw->rkey;
   for (int i = 0; i < 3; i++) {
-    local_inv(bed.path, bed.key);
-    bed.mw->rkey = with_variant(first, 0x7a);
-    bed.rebind(bed.request());
-    bed.all_work();
+    local_inv(window.path, window.key);
+    window.mw->rkey = with_variant(first, 0x7a);
+    window.rebind(window.request());
+    window.all_work();
   }
 }
 
 void old_key(const Env& env) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType2);
-    const std::uint32_t old = bed.key;
-    local_inv(bed.path, old);
-    bed.rebind(bed.request());
-    require(bed.key != old, "the test binds with the same key");
-    bed.all_work();
-    bed.denied(op, old, bed.address(), 8);
+    Window window(env, kType2);
+    const std::uint32_t old = window.key;
+    local_inv(window.path, old);
+    window.rebind(window.request());
+    require(window.key != old, "the test binds with the same key");
+    window.all_work();
+    window.denied(op, old, window.address(), 8);
   }
 }
 
 void other_variant(const Env& env) {
-  Bed bed(env, kType2);
-  bed.denied(Op::kRead, with_variant(bed.key, bed.key + 1), bed.address(), 8);
+  Window window(env, kType2);
+  window.denied(Op::kRead, with_variant(window.key, window.key + 1), window.address(), 8);
 }
 
 void never_bound(const Env& env) {
   for (const Op op : kAllOps) {
-    Bed bed(env, kType2);
+    Window window(env, kType2);
     const MwPtr fresh = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
-    bed.denied(op, fresh->rkey, bed.address(), 8);
+    window.denied(op, fresh->rkey, window.address(), 8);
   }
 }
 
 void uc(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
-  bed.all_work();
-  bed.path.send_inv(bed.key);
-  bed.rebind(bed.request());
-  bed.all_work();
+  Window window(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
+  window.all_work();
+  window.path.send_inv(window.key);
+  window.rebind(window.request());
+  window.all_work();
 }
 
 void uc_local_inv(const Env& env) {
-  Bed bed(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
-  local_inv(bed.path, bed.key);
-  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
-  bed.rebind(bed.request());
-  bed.all_work();
+  Window window(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
+  local_inv(window.path, window.key);
+  window.denied(Op::kWrite, window.key, window.address(), 8);
+  window.rebind(window.request());
+  window.all_work();
 }
 
 void bound_by_xrc(const Env& env) {
-  const Bed bed(env, kType2);
-  const XrcSender sender(env, bed.path);
+  const Window window(env, kType2);
+  const End sender = xrc_sender(env, window.path);
   const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
-  Bind request = bed.request();
+  Bind request = window.request();
   request.mw = mw.get();
   request.new_rkey = with_variant(mw->rkey, 7);
   require_err(post_bind(sender.qp(), request), 0, "post of a bind");
-  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
+  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
   require_err(post_local_inv(sender.qp(), request.new_rkey), 0, "post of LOCAL_INV");
-  require_status(sender.done(), kInvId, IBV_WC_SUCCESS);
+  require_status(poll(sender.send_cq(), 1).front(), kInvId, IBV_WC_SUCCESS);
 }
 
 // A type 2 window's kind (2A or 2B) decides who may use it; the device must have exactly one.

@@ -33,10 +33,10 @@ struct Totals {
   std::uint64_t ud = 0;
 };
 
-class End {
+class Side {
  public:
   // `second` selects the end; each has one half of every connection.
-  End(const Device& dev, const Socket& peer, const Job& job, bool second);
+  Side(const Device& dev, const Socket& peer, const Job& job, bool second);
 
   // Runs all rounds. A failure at either end is a Failure at both.
   void run();
@@ -66,7 +66,7 @@ class End {
   Job job_;
   bool second_;
   struct Channel {
-    std::unique_ptr<Session> session;
+    std::unique_ptr<End> session;
     ibv_qp_type here;
     ibv_qp_type there;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "program.h"
+#include "walk.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace killer {
+namespace guest::killer {
 namespace {
 
 constexpr std::uint32_t kQkey = 0x11111111;
@@ -58,18 +58,18 @@ ibv_gid group(std::uint8_t n) {
 
 }  // namespace
 
-Program::Program(const Options& options, Shared& shared)
+Walk::Walk(const Options& options, Shared& shared)
     : options_(options),
       shared_(shared),
       role_(shared.role[options.second ? 1 : 0]),
       random_(options.seed) {}
 
-std::size_t Program::queues(Kind kind) const {
+std::size_t Walk::queues(Kind kind) const {
   return static_cast<std::size_t>(
       std::ranges::count_if(qps_, [&](const Queue& q) { return q.kind == kind; }));
 }
 
-void Program::step(const char* what) {
+void Walk::step(const char* what) {
   const std::size_t xrc_srqs = static_cast<std::size_t>(
       std::ranges::count_if(srqs_, [](const SharedQueue& q) { return q.xrcd != nullptr; }));
   std::array<std::size_t, kKinds> live{};
@@ -99,16 +99,16 @@ void Program::step(const char* what) {
 }
 
 template <typename T>
-void Program::forget_context(std::vector<T>& pool, ibv_context* context) {
+void Walk::forget_context(std::vector<T>& pool, ibv_context* context) {
   std::erase_if(pool, [&](const T& element) { return element.context == context; });
 }
 
-Program::Context* Program::context_of(ibv_context* verbs) {
+Walk::Context* Walk::context_of(ibv_context* verbs) {
   const auto it = std::ranges::find(contexts_, verbs, &Context::verbs);
   return it == contexts_.end() ? nullptr : &*it;
 }
 
-Program::Queue* Program::any_queue(Kind kind, bool connected, ibv_context* context) {
+Walk::Queue* Walk::any_queue(Kind kind, bool connected, ibv_context* context) {
   if (qps_.empty()) return nullptr;
   const std::size_t start = random_.below(qps_.size());
   for (std::size_t i = 0; i < qps_.size(); ++i) {
@@ -120,7 +120,7 @@ Program::Queue* Program::any_queue(Kind kind, bool connected, ibv_context* conte
   return nullptr;
 }
 
-void Program::open_device() {
+void Walk::open_device() {
   int n = 0;
   ibv_device** list = ibv_get_device_list(&n);
   ibv_context* verbs = nullptr;
@@ -158,7 +158,7 @@ void Program::open_device() {
 
 // Closes a device with everything in it: the kernel destroys the objects, and libibverbs' memory
 // for them leaks.
-void Program::close_device() {
+void Walk::close_device() {
   Context* context = contexts_.size() < 2 ? nullptr : &contexts_[random_.below(contexts_.size())];
   if (context == nullptr) return;
   ibv_context* verbs = context->verbs;
@@ -178,14 +178,14 @@ void Program::close_device() {
   step("ibv_close_device");
 }
 
-void Program::make_pd() {
+void Walk::make_pd() {
   if (contexts_.empty() || pds_.size() >= 4) return;
   ibv_context* verbs = contexts_[random_.below(contexts_.size())].verbs;
   if (ibv_pd* pd = ibv_alloc_pd(verbs)) pds_.push_back({verbs, pd});
   step("ibv_alloc_pd");
 }
 
-void Program::make_mr() {
+void Walk::make_mr() {
   const auto* pd = any(pds_);
   if (pd == nullptr || mrs_.size() >= 12) return;
   const std::size_t length = std::size_t{4096} << random_.below(10);
@@ -203,7 +203,7 @@ void Program::make_mr() {
   step("ibv_reg_mr");
 }
 
-void Program::make_channel() {
+void Walk::make_channel() {
   if (contexts_.empty() || channels_.size() >= 3) return;
   ibv_context* verbs = contexts_[random_.below(contexts_.size())].verbs;
   if (ibv_comp_channel* channel = ibv_create_comp_channel(verbs)) {
@@ -213,7 +213,7 @@ void Program::make_channel() {
   step("ibv_create_comp_channel");
 }
 
-void Program::make_cq() {
+void Walk::make_cq() {
   if (contexts_.empty() || cqs_.size() >= 8) return;
   Context& context = contexts_[random_.below(contexts_.size())];
   const auto* channel = any(channels_, context.verbs);
@@ -228,7 +228,7 @@ void Program::make_cq() {
   step("ibv_create_cq");
 }
 
-void Program::make_qp() {
+void Walk::make_qp() {
   const auto* pd = any(pds_);
   if (pd == nullptr || qps_.size() >= 20) return;
   const auto* send_cq = any(cqs_, pd->context);
@@ -258,7 +258,7 @@ void Program::make_qp() {
   step("ibv_create_qp");
 }
 
-void Program::make_xrc_target() {
+void Walk::make_xrc_target() {
   const auto* xrcd = any(xrcds_);
   if (xrcd == nullptr || queues(kXrcRecv) >= 4) return;
   ibv_qp_init_attr_ex attr = {};
@@ -273,7 +273,7 @@ void Program::make_xrc_target() {
 }
 
 // Opens the other process's XRC target if that has published one, otherwise one of its own.
-void Program::open_target() {
+void Walk::open_target() {
   const auto* xrcd = any(xrcds_);
   const Queue* own = any_queue(kXrcRecv, random_.one_in(2));
   const std::uint32_t shared = shared_.target_qpn;
@@ -288,7 +288,7 @@ void Program::open_target() {
   step("ibv_open_qp");
 }
 
-void Program::make_srq() {
+void Walk::make_srq() {
   const auto* pd = any(pds_);
   if (pd == nullptr || srqs_.size() >= 6 || role_.missing[kSrq]) return;
   ibv_srq_init_attr attr = {};
@@ -299,7 +299,7 @@ void Program::make_srq() {
   step("ibv_create_srq");
 }
 
-void Program::make_xrc_srq() {
+void Walk::make_xrc_srq() {
   const auto* pd = any(pds_);
   if (pd == nullptr || srqs_.size() >= 6) return;
   const auto* xrcd = any(xrcds_, pd->context);
@@ -321,7 +321,7 @@ void Program::make_xrc_srq() {
   step("ibv_create_srq_ex");
 }
 
-void Program::open_xrcd() {
+void Walk::open_xrcd() {
   if (contexts_.empty() || xrcds_.size() >= 3 || role_.missing[kXrcd]) return;
   ibv_context* verbs = contexts_[random_.below(contexts_.size())].verbs;
   ibv_xrcd_init_attr attr = {};
@@ -332,7 +332,7 @@ void Program::open_xrcd() {
   step("ibv_open_xrcd");
 }
 
-void Program::make_ah() {
+void Walk::make_ah() {
   const auto* pd = any(pds_);
   if (pd == nullptr || ahs_.size() >= 6 || role_.missing[kAh]) return;
   const Context* context = context_of(pd->context);
@@ -348,7 +348,7 @@ void Program::make_ah() {
 }
 
 // ib_core treats the same group under two LIDs as two attachments; to the device they are one.
-void Program::attach() {
+void Walk::attach() {
   const Queue* queue = any_queue(kUd, random_.one_in(2));
   if (queue == nullptr || members_.size() >= 8 || role_.missing[kMcast]) return;
   const Membership member{queue->object, group(static_cast<std::uint8_t>(random_.below(3))),
@@ -357,7 +357,7 @@ void Program::attach() {
   step("ibv_attach_mcast");
 }
 
-void Program::detach() {
+void Walk::detach() {
   if (members_.empty()) return;
   const Membership* member = &members_[random_.below(members_.size())];
   ibv_detach_mcast(member->qp, &member->group, member->lid);
@@ -365,7 +365,7 @@ void Program::detach() {
   step("ibv_detach_mcast");
 }
 
-void Program::connect_one(Queue& queue, std::uint32_t peer) {
+void Walk::connect_one(Queue& queue, std::uint32_t peer) {
   const Context* context = context_of(queue.context);
   const bool rc = queue.kind == kRc || queue.kind == kXrcSend;
   const bool target = queue.kind == kRc || queue.kind == kXrcRecv;
@@ -412,7 +412,7 @@ void Program::connect_one(Queue& queue, std::uint32_t peer) {
 
 // Connects a QP to another one of its kind or, one in four, to itself; XRC to a target of either
 // process.
-void Program::connect() {
+void Walk::connect() {
   constexpr Kind kinds[] = {kRc, kRc, kUc, kUd, kXrcSend, kXrcRecv};
   const Kind kind = kinds[random_.below(std::size(kinds))];
   Queue* queue = any_queue(kind, false);
@@ -433,7 +433,7 @@ void Program::connect() {
   if (peer != nullptr && peer != queue) connect_one(*peer, own);
 }
 
-void Program::post_receives(Queue& queue, const ibv_mr& mr) {
+void Walk::post_receives(Queue& queue, const ibv_mr& mr) {
   ibv_sge sge{reinterpret_cast<std::uint64_t>(mr.addr), static_cast<std::uint32_t>(mr.length),
               mr.lkey};
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -459,7 +459,7 @@ void Program::post_receives(Queue& queue, const ibv_mr& mr) {
   step("ibv_post_recv");
 }
 
-void Program::post_sends(Queue& queue, const ibv_mr& mr) {
+void Walk::post_sends(Queue& queue, const ibv_mr& mr) {
   const std::uint32_t length = static_cast<std::uint32_t>(mr.length);
   const auto address = reinterpret_cast<std::uint64_t>(mr.addr);
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -489,7 +489,7 @@ void Program::post_sends(Queue& queue, const ibv_mr& mr) {
   step("ibv_post_send");
 }
 
-void Program::traffic() {
+void Walk::traffic() {
   constexpr Kind kinds[] = {kRc, kRc, kUc, kUd, kXrcSend};
   Queue* queue = any_queue(kinds[random_.below(std::size(kinds))], true);
   if (queue == nullptr) return;
@@ -500,7 +500,7 @@ void Program::traffic() {
   post_sends(*queue, *region->object);
 }
 
-void Program::notify() {
+void Walk::notify() {
   if (const auto* channel = any(channels_); channel != nullptr && random_.one_in(2)) {
     ibv_cq* cq = nullptr;
     void* context = nullptr;
@@ -512,7 +512,7 @@ void Program::notify() {
   }
 }
 
-void Program::poll() {
+void Walk::poll() {
   const auto* cq = any(cqs_);
   if (cq == nullptr) return;
   ibv_wc wc[16];
@@ -520,7 +520,7 @@ void Program::poll() {
   step("ibv_poll_cq");
 }
 
-void Program::change_srq() {
+void Walk::change_srq() {
   const auto* srq = any(srqs_);
   if (srq == nullptr) return;
   ibv_srq_attr attr = {};
@@ -534,7 +534,7 @@ void Program::change_srq() {
   step("ibv_modify_srq");
 }
 
-void Program::query() {
+void Walk::query() {
   if (const auto* srq = any(srqs_); srq != nullptr && random_.one_in(3)) {
     ibv_srq_attr attr;
     ibv_query_srq(srq->object, &attr);
@@ -551,7 +551,7 @@ void Program::query() {
   }
 }
 
-void Program::to_error() {
+void Walk::to_error() {
   Queue* queue = any(qps_);
   if (queue == nullptr) return;
   ibv_qp_attr attr = {};
@@ -561,7 +561,7 @@ void Program::to_error() {
   step("ibv_modify_qp to ERR");
 }
 
-void Program::take_async_event() {
+void Walk::take_async_event() {
   if (contexts_.empty()) return;
   ibv_async_event event;
   if (ibv_get_async_event(contexts_[random_.below(contexts_.size())].verbs, &event) == 0) {
@@ -571,7 +571,7 @@ void Program::take_async_event() {
 }
 
 // A child keeps the open device and its mappings beyond its parent's death.
-void Program::fork_holder() {
+void Walk::fork_holder() {
   if (forks_ >= 1 || contexts_.empty()) return;
   const pid_t child = fork();
   if (child == 0) {
@@ -581,7 +581,7 @@ void Program::fork_holder() {
   step("fork");
 }
 
-void Program::destroy_qp(Queue& queue) {
+void Walk::destroy_qp(Queue& queue) {
   // libibverbs requires that they are detached first; uverbs does that for a process that dies.
   const ibv_qp* qp = queue.object;
   if (std::ranges::any_of(members_, [&](const Membership& m) { return m.qp == qp; })) return;
@@ -589,30 +589,30 @@ void Program::destroy_qp(Queue& queue) {
   step("ibv_destroy_qp");
 }
 
-bool Program::in_use(const ibv_pd* pd) const {
+bool Walk::in_use(const ibv_pd* pd) const {
   const auto of_pd = [&](const auto& element) { return element.pd == pd; };
   return std::ranges::any_of(mrs_, of_pd) || std::ranges::any_of(mws_, of_pd) ||
          std::ranges::any_of(ahs_, of_pd) || std::ranges::any_of(srqs_, of_pd) ||
          std::ranges::any_of(qps_, [&](const Queue& q) { return q.object->pd == pd; });
 }
 
-bool Program::in_use(const ibv_cq* cq) const {
+bool Walk::in_use(const ibv_cq* cq) const {
   return std::ranges::any_of(srqs_, [&](const SharedQueue& srq) { return srq.cq == cq; }) ||
          std::ranges::any_of(qps_, [&](const Queue& q) {
            return q.object->send_cq == cq || q.object->recv_cq == cq;
          });
 }
 
-bool Program::in_use(const ibv_srq* srq) const {
+bool Walk::in_use(const ibv_srq* srq) const {
   return std::ranges::any_of(qps_, [&](const Queue& q) { return q.object->srq == srq; });
 }
 
-bool Program::in_use(const ibv_xrcd* xrcd) const {
+bool Walk::in_use(const ibv_xrcd* xrcd) const {
   return std::ranges::any_of(srqs_, [&](const SharedQueue& srq) { return srq.xrcd == xrcd; }) ||
          std::ranges::any_of(qps_, [&](const Queue& q) { return q.xrcd == xrcd; });
 }
 
-void Program::destroy() {
+void Walk::destroy() {
   const auto spared = [&](const auto* object) { return options_.orderly && in_use(object); };
   switch (random_.below(11)) {
     case 0:
@@ -662,41 +662,41 @@ void Program::destroy() {
   }
 }
 
-void Program::one_operation() {
-  using Operation = void (Program::*)();
+void Walk::one_operation() {
+  using Operation = void (Walk::*)();
   struct Weighted {
     std::uint32_t weight;
     Operation operation;
   };
   static constexpr Weighted kOperations[] = {
-      {4, &Program::make_pd},      {8, &Program::make_mr},      {3, &Program::make_channel},
-      {8, &Program::make_cq},      {20, &Program::make_qp},     {5, &Program::make_srq},
-      {6, &Program::open_xrcd},    {6, &Program::make_xrc_srq}, {6, &Program::make_xrc_target},
-      {5, &Program::open_target},  {4, &Program::make_ah},      {5, &Program::attach},
-      {2, &Program::detach},       {20, &Program::connect},     {24, &Program::traffic},
-      {5, &Program::notify},       {6, &Program::poll},         {4, &Program::change_srq},
-      {5, &Program::query},        {2, &Program::to_error},     {2, &Program::take_async_event},
-      {1, &Program::fork_holder},  {12, &Program::destroy},     {1, &Program::open_device},
-      {1, &Program::close_device}, {9, &Program::make_mw},      {14, &Program::bind_mw},
-      {5, &Program::make_dm},      {6, &Program::make_dm_mr},   {5, &Program::rereg_mr},
+      {4, &Walk::make_pd},      {8, &Walk::make_mr},      {3, &Walk::make_channel},
+      {8, &Walk::make_cq},      {20, &Walk::make_qp},     {5, &Walk::make_srq},
+      {6, &Walk::open_xrcd},    {6, &Walk::make_xrc_srq}, {6, &Walk::make_xrc_target},
+      {5, &Walk::open_target},  {4, &Walk::make_ah},      {5, &Walk::attach},
+      {2, &Walk::detach},       {20, &Walk::connect},     {24, &Walk::traffic},
+      {5, &Walk::notify},       {6, &Walk::poll},         {4, &Walk::change_srq},
+      {5, &Walk::query},        {2, &Walk::to_error},     {2, &Walk::take_async_event},
+      {1, &Walk::fork_holder},  {12, &Walk::destroy},     {1, &Walk::open_device},
+      {1, &Walk::close_device}, {9, &Walk::make_mw},      {14, &Walk::bind_mw},
+      {5, &Walk::make_dm},      {6, &Walk::make_dm_mr},   {5, &Walk::rereg_mr},
   };
   std::uint32_t total = 0;
   for (const Weighted& w : kOperations) total += w.weight;
   std::uint32_t choice = random_.below(total);
   for (const Weighted& w : kOperations) {
     if (choice < w.weight) {
-      if (w.operation != &Program::open_device || contexts_.size() < 3) (this->*w.operation)();
+      if (w.operation != &Walk::open_device || contexts_.size() < 3) (this->*w.operation)();
       return;
     }
     choice -= w.weight;
   }
 }
 
-void Program::run() {
+void Walk::run() {
   for (;;) {
     if (contexts_.empty()) open_device();
     one_operation();
   }
 }
 
-}  // namespace killer
+}  // namespace guest::killer

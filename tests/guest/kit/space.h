@@ -65,6 +65,7 @@ struct Part {
 // start at 0, those in host memory at the memory's address.
 class Space {
  public:
+  explicit Space(std::unique_ptr<Memory> host);
   // `length` must be a multiple of 4.
   Space(const Device& dev, Kind kind, std::size_t length, int access = kAllAccess, Part part = {});
 
@@ -81,6 +82,7 @@ class Space {
   [[nodiscard]] ibv_dm* dm() const { return dm_.get(); }
   // Host memory only.
   [[nodiscard]] std::span<std::byte> bytes() const { return host_->bytes(); }
+  [[nodiscard]] const Memory& memory() const { return *host_; }
 
   // Accesses by the CPU; offsets count from the start of the memory.
   void paint(std::uint64_t background, Patches patches = {}) const;

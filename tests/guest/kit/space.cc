@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "dm_space.h"
+#include "space.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -85,13 +85,18 @@ std::optional<std::size_t> wrong_byte(std::span<const std::byte> bytes, std::uin
 
 const char* kind_name(Kind kind) { return kind == Kind::kHost ? "host" : "device"; }
 
+Space::Space(std::unique_ptr<Memory> host)
+    : kind_(Kind::kHost),
+      length_(host->length()),
+      base_(host->address()),
+      key_(host->lkey()),
+      rkey_(host->rkey()),
+      host_(std::move(host)) {}
+
 Space::Space(const Device& dev, Kind kind, std::size_t length, int access, Part part)
     : kind_(kind), length_(length) {
   if (kind == Kind::kHost) {
-    host_ = std::make_unique<Memory>(dev.pd(), length, access);
-    base_ = host_->address();
-    key_ = host_->lkey();
-    rkey_ = host_->rkey();
+    *this = Space(std::make_unique<Memory>(dev.pd(), length, access));
     return;
   }
   dm_ = alloc_dm(dev.context(), length);

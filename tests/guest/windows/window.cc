@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "bed.h"
+#include "window.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -22,26 +22,38 @@ constexpr std::uint64_t kPeerSeed = 0x0b;
 constexpr std::uint64_t kSwapped = 0x99aabbccddeeff00;
 constexpr std::uint64_t kAdded = 0x0101010101010101;
 constexpr std::uint32_t kImm = 0xa1b2c3d4;
-constexpr std::uint32_t kPsn = 0x123456;
 constexpr std::uint64_t kRecvId = 0x7e;
 constexpr std::uint64_t kPeerId = 0x9e;
 constexpr int kEventWait = 10000;  // ms
-constexpr ibv_qp_cap kCap{.max_send_wr = 16,
-                          .max_recv_wr = 16,
-                          .max_send_sge = 1,
-                          .max_recv_sge = 1,
-                          .max_inline_data = 0};
-constexpr std::uint64_t kWindowOps =
-    IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
 
-std::uint64_t ops_for(ibv_qp_type type, const Env& env) {
-  // Soft-RoCE can bind on UC but cannot invalidate there.
-  return type == IBV_QPT_UC && !env.uc_local_inv ? kWindowOps
-                                                 : kWindowOps | IBV_QP_EX_WITH_LOCAL_INV;
+// An end of a path. Binds and invalidates by ibv_wr_*(); Soft-RoCE can bind on UC but cannot
+// invalidate there.
+EndSpec end_spec(ibv_qp_type type, const Env& env) {
+  const bool no_inv = type == IBV_QPT_UC && !env.uc_local_inv;
+  return {.type = type,
+          .memory = 4096,
+          .send_wr = 16,
+          .recv_wr = 16,
+          .send_sge = 1,
+          .recv_sge = 1,
+          .inline_data = 0,
+          .send_cqe = 32,
+          .recv_cqe = 32,
+          .more_ops = no_inv ? kWindowOps & ~std::uint64_t{IBV_QP_EX_WITH_LOCAL_INV} : kWindowOps};
 }
 
-ibv_qp_type peer_type(ibv_qp_type type) {
-  return type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : type;
+PairOptions path_options(const PathOptions& options, const Env& env) {
+  PairOptions made{.local = end_spec(options.type, env),
+                   .remote = end_spec(other_type(options.type), env),
+                   .how = {.qp_access = options.qp_access}};
+  made.local.pd = options.pd;
+  made.local.signal_all = options.signal_all;
+  made.remote.memory = options.peer_memory;
+  made.remote.more_ops = options.flushes ? kBuiltOps : 0;
+  if (options.flushes) {
+    made.how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
+  }
+  return made;
 }
 
 // Waits for an event of this QP; discards others.
@@ -81,22 +93,6 @@ const ibv_wc& expect(const ibv_wc& wc, const char* what, std::uint64_t wr_id,
 void count_refusal() { refusals++; }
 unsigned take_refusals() { return std::exchange(refusals, 0); }
 
-PdPtr alloc_pd(const Device& dev) {
-  PdPtr pd(ibv_alloc_pd(dev.context()));
-  if (!pd) {
-    fail_errno("ibv_alloc_pd");
-  }
-  return pd;
-}
-
-MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  MwPtr mw(ibv_alloc_mw(pd, type));
-  if (!mw) {
-    fail_errno("ibv_alloc_mw");
-  }
-  return mw;
-}
-
 const char* op_name(Op op) {
   static constexpr const char* kNames[] = {"RDMA READ",   "RDMA WRITE",    "RDMA WRITE WITH IMM",
                                            "CMP_AND_SWP", "FETCH_AND_ADD", "ATOMIC WRITE",
@@ -115,11 +111,7 @@ Region::Region(const Env& env, const RegionOptions& options) : image_(options.le
   const auto access = static_cast<unsigned>(options.access);
   guest::fill(image_, kOwnerSeed);
   if (options.device_memory) {
-    ibv_alloc_dm_attr attr{.length = options.length, .log_align_req = 0, .comp_mask = 0};
-    dm_.reset(ibv_alloc_dm(env.dev.context(), &attr));
-    if (!dm_) {
-      fail_errno("ibv_alloc_dm");
-    }
+    dm_ = alloc_dm(env.dev.context(), options.length);
     mr_ = ibv_reg_dm_mr(pd, dm_.get(), 0, options.length, access | IBV_ACCESS_ZERO_BASED);
   } else {
     void* map =
@@ -162,20 +154,13 @@ void Region::store() const {
   if (data_ != nullptr) {
     std::ranges::copy(image_, data_);
   } else {
-    require_err(ibv_memcpy_to_dm(dm_.get(), 0, image_.data(), image_.size()), 0,
-                "ibv_memcpy_to_dm");
+    dm_write(dm_.get(), 0, image_);
   }
 }
 
 std::vector<std::byte> Region::load() const {
-  std::vector<std::byte> bytes(image_.size());
-  if (data_ != nullptr) {
-    std::copy_n(data_, bytes.size(), bytes.data());
-  } else {
-    require_err(ibv_memcpy_from_dm(bytes.data(), dm_.get(), 0, bytes.size()), 0,
-                "ibv_memcpy_from_dm");
-  }
-  return bytes;
+  return data_ != nullptr ? std::vector(data_, data_ + image_.size())
+                          : dm_read(dm_.get(), 0, image_.size());
 }
 
 std::uint64_t Region::first64() const {
@@ -214,78 +199,22 @@ void Region::check(const char* after) const {
 // ---- Path ----
 
 Path::Path(const Env& env, const PathOptions& options)
-    : env_(env),
-      options_(options),
-      send_cq_(create_cq(env.dev, 32)),
-      recv_cq_(create_cq(env.dev, 32)),
-      inbox_(options.pd != nullptr ? options.pd : env.dev.pd(), 4096, kAllAccess),
-      peer_(env.link, {.type = peer_type(options.type),
-                       .memory = options.peer_memory,
-                       .send_wr = 16,
-                       .recv_wr = 16,
-                       .send_sge = 1,
-                       .recv_sge = 1,
-                       .inline_data = 0,
-                       .send_cqe = 32,
-                       .recv_cqe = 32,
-                       .more_ops = options.flushes ? kBuiltOps : 0,
-                       .psn = kPsn}) {
-  QpSpec spec{.type = options.type,
-              .pd = options.pd,
-              .send_cq = send_cq_.get(),
-              .recv_cq = recv_cq_.get(),
-              .cap = kCap,
-              .send_ops = ops_for(options.type, env),
-              .signal_all = options.signal_all};
-  if (options.type == IBV_QPT_XRC_RECV) {
-    ibv_pd* pd = options.pd != nullptr ? options.pd : env.dev.pd();
-    xrc_ = open_xrc(env.dev, pd, recv_cq_.get());
-    spec.xrcd = xrc_.xrcd.get();
-  }
-  qp_ = try_create_qp(env.dev, spec);
-  if (!qp_) {
-    fail_errno("ibv_create_qp_ex");
-  }
-  connect();
-}
-
-void Path::connect() {
-  Connection how{.qp_access = options_.qp_access};
-  if (options_.flushes) {
-    how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
-  }
-  how.mtu = std::min(env_.dev.active_mtu(), peer_.active_mtu());
-  const Endpoint self{.qpn = qp_->qp_num, .psn = kPsn, .gid = env_.dev.gid()};
-  peer_.connect(how, self);
-  guest::connect(qp_.get(), env_.dev, how, self, peer_.endpoint());
-}
+    : env_(env), options_(options), pair_(env.dev, env.link, path_options(options, env)) {}
 
 void Path::reconnect() {
-  peer_.to_state(IBV_QPS_RESET);
-  require_err(to_state(qp_.get(), IBV_QPS_RESET), 0, "to RESET");
-  connect();
+  peer().to_state(IBV_QPS_RESET);
+  require_err(to_state(qp(), IBV_QPS_RESET), 0, "to RESET");
+  pair_.connect();
 }
 
-void Path::post(const Send& send, Api api) const {
-  require_err(guest::post(qp_.get(), api, send), 0, api_name(api));
-}
+void Path::post(const Send& send, Api api) const { pair_.post(send, api); }
 
 ibv_wc Path::done(std::uint64_t wr_id, ibv_wc_status status) const {
   return expect(poll(send_cq(), 1).front(), "the request", wr_id, status);
 }
 
 void Path::recv(std::uint64_t wr_id, std::uint32_t length) const {
-  ibv_sge sge = inbox_.sge(0, length);
-  if (!xrc_.srq) {
-    require_err(post_recv(qp(), wr_id, std::span(&sge, 1)), 0, "ibv_post_recv");
-    return;
-  }
-  ibv_recv_wr wr{};
-  wr.wr_id = wr_id;
-  wr.sg_list = &sge;
-  wr.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  require_err(ibv_post_srq_recv(xrc_.srq.get(), &wr, &bad), 0, "ibv_post_srq_recv");
+  pair_.local.recv(wr_id, {0, length});
 }
 
 ibv_wc Path::received(std::uint64_t wr_id, ibv_wc_status status) const {
@@ -305,7 +234,7 @@ Work Path::work(Op op, std::uint32_t rkey, std::uint64_t addr) const {
           .raddr = addr,
           .rkey = rkey,
           .imm = kImm,
-          .srqn = xrc_.srqn};
+          .srqn = pair_.local.endpoint().srqn};
 }
 
 ibv_wc_status Path::attempt(Op op, std::uint32_t rkey, std::uint64_t addr,
@@ -314,14 +243,14 @@ ibv_wc_status Path::attempt(Op op, std::uint32_t rkey, std::uint64_t addr,
   w.compare_add = kAdded;
   w.swap = kSwapped;
   w.flush_length = length;
-  peer_.post(w, {.offset = 0, .length = length});
-  return peer_.poll_send(1).front().status;
+  peer().post(w, {.offset = 0, .length = length});
+  return peer().poll_send(1).front().status;
 }
 
 void Path::sync() const {
   recv(kRecvId);
-  peer_.post({.wr_id = kPeerId, .srqn = xrc_.srqn}, {.offset = 0, .length = 8});
-  require_status(peer_.poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
+  peer().post({.wr_id = kPeerId, .srqn = pair_.local.endpoint().srqn}, {.offset = 0, .length = 8});
+  require_status(peer().poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
   require(received(kRecvId).opcode == IBV_WC_RECV, "another receive than the SEND's");
 }
 
@@ -342,14 +271,14 @@ void Path::allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr
   } else if (op == Op::kFlush) {
     w.flush_length = at.length;
   } else {
-    peer_.fill(here, kPeerSeed);
+    peer().fill(here, kPeerSeed);
     region.expect(at, kPeerSeed);
   }
   if (op == Op::kWriteImm) {
     recv(kRecvId);
   }
-  peer_.post(w, here);
-  const ibv_wc wc = peer_.poll_send(1).front();
+  peer().post(w, here);
+  const ibv_wc wc = peer().poll_send(1).front();
   require(wc.status == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(wc.status));
   if (op == Op::kWriteImm) {
     const ibv_wc got = received(kRecvId);
@@ -359,9 +288,9 @@ void Path::allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr
     sync();
   }
   if (op == Op::kRead) {
-    peer_.check(here, kOwnerSeed + 1);
+    peer().check(here, kOwnerSeed + 1);
   } else if (is_atomic(op)) {
-    require(peer_.load64(0) == old, "{} answers another value", op_name(op));
+    require(peer().load64(0) == old, "{} answers another value", op_name(op));
   }
   region.check(op_name(op));
 }
@@ -370,15 +299,15 @@ void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t
                   std::uint32_t length, ibv_wc_status status) const {
   count_refusal();
   const Range here{.offset = 0, .length = length};
-  peer_.fill(here, kPeerSeed + 1);
+  peer().fill(here, kPeerSeed + 1);
   if (op == Op::kWriteImm || !reliable()) {
     recv(kRecvId);
   }
   const ibv_wc_status got = attempt(op, rkey, addr, length);
   if (!reliable()) {  // no response on UC: the next SEND shows that the request was processed
     require(got == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(got));
-    peer_.post({.wr_id = kPeerId}, here);
-    require_status(peer_.poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
+    peer().post({.wr_id = kPeerId}, here);
+    require_status(peer().poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
     require(received(kRecvId).opcode == IBV_WC_RECV, "{} was taken", op_name(op));
     region.check(op_name(op));
     return;
@@ -388,14 +317,14 @@ void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t
           ibv_wc_status_str(status));
   region.check(op_name(op));
   if (op != Op::kWrite && op != Op::kWriteImm) {
-    peer_.check(here, kPeerSeed + 1);
+    peer().check(here, kPeerSeed + 1);
   }
   expect_owner_error(status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
                                                      : IBV_EVENT_QP_REQ_ERR);
-  if (op == Op::kWriteImm && !xrc_.srq && env_.exact) {
+  if (op == Op::kWriteImm && pair_.local.srq() == nullptr && env_.exact) {
     received(kRecvId, IBV_WC_WR_FLUSH_ERR);
   }
-  require(peer_.qp_state() == IBV_QPS_ERR, "the peer's QP is not in ERR");
+  require(peer().qp_state() == IBV_QPS_ERR, "the peer's QP is not in ERR");
 }
 
 void Path::expect_owner_error(ibv_event_type event) const {
@@ -407,10 +336,12 @@ void Path::expect_owner_error(ibv_event_type event) const {
 
 void Path::send_inv(std::uint32_t rkey, ibv_wc_status status) const {
   recv(kRecvId);
-  peer_.post(
-      {.opcode = IBV_WR_SEND_WITH_INV, .wr_id = kPeerId, .inv_rkey = rkey, .srqn = xrc_.srqn},
-      {.offset = 0, .length = 8});
-  const ibv_wc sent = peer_.poll_send(1).front();
+  peer().post({.opcode = IBV_WR_SEND_WITH_INV,
+               .wr_id = kPeerId,
+               .inv_rkey = rkey,
+               .srqn = pair_.local.endpoint().srqn},
+              {.offset = 0, .length = 8});
+  const ibv_wc sent = peer().poll_send(1).front();
   const ibv_wc_status expected = reliable() ? status : IBV_WC_SUCCESS;
   require(sent.status == expected, "SEND_WITH_INV: {}, not {}", ibv_wc_status_str(sent.status),
           ibv_wc_status_str(expected));
@@ -426,19 +357,11 @@ void Path::send_inv(std::uint32_t rkey, ibv_wc_status status) const {
           rkey);
 }
 
-XrcSender::XrcSender(const Env& env, const Path& any) : cq_(create_cq(env.dev, 32)) {
-  QpSpec spec{.type = IBV_QPT_XRC_SEND,
-              .send_cq = cq_.get(),
-              .recv_cq = cq_.get(),
-              .cap = kCap,
-              .send_ops = ops_for(IBV_QPT_XRC_SEND, env)};
-  spec.cap.max_recv_wr = spec.cap.max_recv_sge = 0;
-  qp_ = try_create_qp(env.dev, spec);
-  if (!qp_) {
-    fail_errno("ibv_create_qp_ex");
-  }
-  const Endpoint self{.qpn = qp_->qp_num, .psn = kPsn, .gid = env.dev.gid()};
-  guest::connect(qp_.get(), env.dev, {.mtu = env.dev.active_mtu()}, self, any.peer().endpoint());
+End xrc_sender(const Env& env, const Path& any) {
+  End end(env.dev, end_spec(IBV_QPT_XRC_SEND, env));
+  guest::connect(end.qp(), env.dev, {.mtu = env.dev.active_mtu()}, end.endpoint(),
+                 any.peer().endpoint());
+  return end;
 }
 
 // ---- binds ----
@@ -496,9 +419,9 @@ void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status, Api a
   expect_stopped(path, status);
 }
 
-// ---- Bed ----
+// ---- Window ----
 
-Bed::Bed(const Env& env, const Form& form)
+Window::Window(const Env& env, const Form& form)
     : region(env, {.access = form.mr_access | (form.flushes ? IBV_ACCESS_FLUSH_GLOBAL : 0),
                    .iova = form.iova,
                    .device_memory = form.device_memory}),
@@ -511,12 +434,12 @@ Bed::Bed(const Env& env, const Form& form)
   rebind(request());
 }
 
-std::uint64_t Bed::address(std::int64_t offset) const {
+std::uint64_t Window::address(std::int64_t offset) const {
   const std::uint64_t first = form_.zero_based ? 0 : region.address(form_.at.offset);
   return first + static_cast<std::uint64_t>(offset);
 }
 
-Bind Bed::request() const {
+Bind Window::request() const {
   return {.mw = mw.get(),
           .mr = region.mr(),
           .addr = region.address(form_.at.offset),
@@ -526,9 +449,9 @@ Bind Bed::request() const {
           .new_rkey = with_variant(mw->rkey, (key != 0 ? key : mw->rkey) + 0x35)};
 }
 
-void Bed::rebind(const Bind& request) { key = bind(binder(), request); }
+void Window::rebind(const Bind& request) { key = bind(binder(), request); }
 
-void Bed::all_work(Range at, std::uint32_t rkey) {
+void Window::all_work(Range at, std::uint32_t rkey) {
   for (const Op op : ops_of(form_.via)) {
     const Range bytes{.offset = form_.at.offset + at.offset,
                       .length = is_atomic(op) ? 8 : at.length};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "bed.h"
+#include "paging.h"
 
 #include <algorithm>
 #include <fstream>
@@ -16,41 +16,30 @@ void Map::advise(int advice, std::size_t offset, std::size_t length) const {
     fail_errno("madvise");
 }
 
-Pair::Pair(const Device& dev, unsigned depth, ibv_srq* srq)
+Loop::Loop(const Device& dev, unsigned depth, ibv_srq* srq)
     : cq_(create_cq(dev, static_cast<int>(depth) * 4)) {
-  for (QpPtr* qp : {&a_, &b_}) {
-    QpSpec spec;
-    spec.send_cq = spec.recv_cq = cq_.get();
-    spec.cap = {.max_send_wr = depth,
-                .max_recv_wr = srq ? 0U : depth,
-                .max_send_sge = 2,
-                .max_recv_sge = srq ? 0U : 2U,
-                .max_inline_data = 0};
-    spec.srq = srq;
-    spec.send_ops = kRcSendOps | kBuiltOps;
-    *qp = try_create_qp(dev, spec);
-    require(*qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
-  }
-  Connection how;
-  how.mtu = dev.active_mtu();
-  how.qp_access = kRemoteAccess | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND;
-  how.min_rnr_timer = 1;  // 10 us
-  const Endpoint a{.qpn = a_->qp_num, .psn = 1, .gid = dev.gid()};
-  const Endpoint b{.qpn = b_->qp_num, .psn = 1, .gid = dev.gid()};
-  connect(a_.get(), dev, how, a, b);
-  connect(b_.get(), dev, how, b, a);
+  pair_.emplace(dev,
+                alike({.memory = 0,
+                       .send_wr = depth,
+                       .recv_wr = depth,
+                       .send_sge = 2,
+                       .recv_sge = 2,
+                       .inline_data = 0,
+                       .more_ops = kBuiltOps,
+                       .send_cq = cq_.get(),
+                       .recv_cq = cq_.get(),
+                       .use_srq = srq},
+                      {.qp_access = kRemoteAccess | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND,
+                       .min_rnr_timer = 1}));  // 10 us
 }
 
-ibv_wc_status Pair::run(const Send& send, int timeout_ms) {
-  require_err(post(a(),
-                   send.opcode == IBV_WR_FLUSH || send.opcode == IBV_WR_ATOMIC_WRITE ? Api::kWr
-                                                                                     : Api::kPost,
-                   send),
-              0, "post");
+ibv_wc_status Loop::run(const Send& send, int timeout_ms) {
+  const bool built = send.opcode == IBV_WR_FLUSH || send.opcode == IBV_WR_ATOMIC_WRITE;
+  require_err(post(a(), built ? Api::kWr : Api::kPost, send), 0, "post");
   return poll(cq(), 1, timeout_ms)[0].status;
 }
 
-void Pair::must(const Send& send, const char* what) {
+void Loop::must(const Send& send, const char* what) {
   const ibv_wc_status status = run(send);
   require(status == IBV_WC_SUCCESS, "{}: {}", what, ibv_wc_status_str(status));
 }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runner.h"
-#include "verbs.h"
+#include "pair.h"
+#include "program.h"
 
 namespace guest {
 
@@ -42,21 +42,21 @@ class Map {
   std::size_t length_;
 };
 
-// Two connected RC QPs of one PD.
-class Pair {
+// Connected RC QPs of one PD without memory, which share a CQ.
+class Loop {
  public:
-  explicit Pair(const Device& dev, unsigned depth = 64, ibv_srq* srq = nullptr);
+  explicit Loop(const Device& dev, unsigned depth = 64, ibv_srq* srq = nullptr);
   [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
-  [[nodiscard]] ibv_qp* a() const { return a_.get(); }
-  [[nodiscard]] ibv_qp* b() const { return b_.get(); }
+  [[nodiscard]] ibv_qp* a() const { return pair_->local.qp(); }
+  [[nodiscard]] ibv_qp* b() const { return pair_->remote.end().qp(); }
   // Posts a request to a() and returns the status of its completion.
   ibv_wc_status run(const Send& send, int timeout_ms = 60000);
   void must(const Send& send, const char* what);
-  void close() { a_.reset(), b_.reset(); }
+  void close() { pair_.reset(); }
 
  private:
   CqPtr cq_;
-  QpPtr a_, b_;
+  std::optional<Pair> pair_;
 };
 
 // A region that a test registers over memory it has mapped. A refusal fails the test.
@@ -75,12 +75,12 @@ std::uint64_t counter(const Device& dev, const std::string& name);
 void put(const std::string& path, const std::string& text);
 std::string get(const std::string& path);
 
-std::vector<Named> explicit_tests(const Device& dev);
-std::vector<Named> move_tests(const Device& dev);
-std::vector<Named> swap_tests(const Device& dev);
-std::vector<Named> node_tests(const Device& dev);  // need two NUMA nodes
-std::vector<Named> late_tests(const Device& dev);
-std::vector<Named> dmabuf_tests(const Device& dev);
-std::vector<Named> peer_tests(const Device& dev);  // need two adapters and rdma-core 62
+std::vector<Test> explicit_tests(const Device& dev);
+std::vector<Test> move_tests(const Device& dev);
+std::vector<Test> swap_tests(const Device& dev);
+std::vector<Test> node_tests(const Device& dev);  // need two NUMA nodes
+std::vector<Test> late_tests(const Device& dev);
+std::vector<Test> dmabuf_tests(const Device& dev);
+std::vector<Test> peer_tests(const Device& dev);  // need two adapters and rdma-core 62
 
 }  // namespace guest

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "end.h"
+#include "side.h"
 
 #include <sys/socket.h>
 
@@ -47,19 +47,19 @@ bool is_asked(ibv_qp_type type) { return type != IBV_QPT_XRC_SEND; }
 
 }  // namespace
 
-End::End(const Device& dev, const Socket& peer, const Job& job, bool second)
+Side::Side(const Device& dev, const Socket& peer, const Job& job, bool second)
     : dev_(dev), peer_(peer), job_(job), second_(second) {}
 
-void End::open(ibv_qp_type here, ibv_qp_type there) {
-  SessionOptions options;
+void Side::open(ibv_qp_type here, ibv_qp_type there) {
+  EndSpec options;
   options.type = here;
   options.memory = kMemory;
   options.psn = (kFirstPsn - static_cast<std::uint32_t>(channels_.size())) & 0xffffff;
-  channels_.push_back({std::make_unique<Session>(dev_, options), here, there});
+  channels_.push_back({std::make_unique<End>(dev_, options), here, there});
 }
 
 // Both ends create their sessions in the same order, so a session's index identifies it at both.
-void End::introduce() {
+void Side::introduce() {
   for (unsigned i = 0; i < kRcFlows; i++) {
     open(IBV_QPT_RC, IBV_QPT_RC);
   }
@@ -85,14 +85,14 @@ void End::introduce() {
   }
   for (std::size_t i = 0; i < channels_.size(); i++) {
     const auto other = receive<Introduction>(peer_);
-    const Session& session = *channels_[i].session;
+    const End& session = *channels_[i].session;
     connect(session.qp(), dev_, connection(), session.endpoint(), other.endpoint);
     add_flows(i, other);
   }
 }
 
 // In flow 2i the first end's session i is the requester; in flow 2i + 1 the second's is.
-void End::add_flows(std::size_t index, const Introduction& other) {
+void Side::add_flows(std::size_t index, const Introduction& other) {
   const Channel& c = channels_[index];
   const auto id = static_cast<std::uint32_t>(2 * index);
   if (asks(c.here)) {
@@ -110,7 +110,7 @@ void End::add_flows(std::size_t index, const Introduction& other) {
   }
 }
 
-void End::meet(const std::string& failure) const {
+void Side::meet(const std::string& failure) const {
   Word mine;
   mine.failed = !failure.empty();
   std::snprintf(mine.text.data(), mine.text.size(), "%s", failure.c_str());
@@ -122,7 +122,7 @@ void End::meet(const std::string& failure) const {
   require(!theirs.failed, "peer: {}", theirs.text.data());
 }
 
-void End::look_at_peer() const {
+void Side::look_at_peer() const {
   Word theirs;
   const ssize_t n = ::recv(peer_.fd(), &theirs, sizeof(theirs), MSG_PEEK | MSG_DONTWAIT);
   require(n != 0, "the peer has gone");
@@ -130,7 +130,7 @@ void End::look_at_peer() const {
           theirs.text.data());
 }
 
-bool End::poll_all() {
+bool Side::poll_all() {
   bool moved = false;
   for (const auto& f : askers_) {
     moved |= f->poll();
@@ -141,7 +141,7 @@ bool End::poll_all() {
   return moved;
 }
 
-std::string End::where() const {
+std::string Side::where() const {
   std::string text;
   for (const auto& f : askers_) {
     text += f->done() ? "" : std::format(" flow {} asks", f->flow().id);
@@ -152,7 +152,7 @@ std::string End::where() const {
   return text;
 }
 
-void End::poll_until(const std::function<bool()>& done) {
+void Side::poll_until(const std::function<bool()>& done) {
   auto last = Clock::now();
   while (!done()) {
     if (poll_all()) {
@@ -165,7 +165,7 @@ void End::poll_until(const std::function<bool()>& done) {
   }
 }
 
-void End::round(std::uint64_t number) {
+void Side::round(std::uint64_t number) {
   for (const auto& f : askers_) {
     f->prepare(number);
   }
@@ -190,7 +190,7 @@ void End::round(std::uint64_t number) {
 }
 
 // Late packets may still arrive; they must not change completed messages.
-void End::settle() {
+void Side::settle() {
   const auto end = Clock::now() + kQuiet;
   poll_until([end] { return Clock::now() >= end; });
   for (const auto& f : asked_) {
@@ -199,14 +199,14 @@ void End::settle() {
   check_states();
 }
 
-void End::check_states() const {
+void Side::check_states() const {
   for (std::size_t i = 0; i < channels_.size(); i++) {
     const ibv_qp_state state = state_of(channels_[i].session->qp());
     require(state == IBV_QPS_RTS, "session {} is in state {}", i, static_cast<int>(state));
   }
 }
 
-void End::play() {
+void Side::play() {
   for (std::uint64_t n = 0; n < job_.rounds; n++) {
     round(n);
   }
@@ -219,7 +219,7 @@ void End::play() {
   meet();
 }
 
-void End::run() {
+void Side::run() {
   try {
     introduce();
     play();
@@ -233,7 +233,7 @@ void End::run() {
   }
 }
 
-Totals End::totals() const {
+Totals Side::totals() const {
   Totals sum;
   for (const auto& f : asked_) {
     (f->flow().reliable()           ? sum.reliable

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "peer.h"
+#include "pair.h"
 
 namespace guest::windows {
 
@@ -26,22 +26,11 @@ struct Env {
   bool counts = true;        // the device's live objects can be counted
 };
 
-// Thrown by a test that does not apply here.
-class Skip : public Failure {
- public:
-  using Failure::Failure;
-};
-
 // Returns the number of expected refusals since the last call.
 unsigned take_refusals();
 void count_refusal();
 
 constexpr int kWindowable = kAllAccess | IBV_ACCESS_MW_BIND;
-
-PdPtr alloc_pd(const Device& dev);
-MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type);
-inline int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
-using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
 
 // The attributes of a region.
 struct RegionOptions {
@@ -116,13 +105,13 @@ class Path {
  public:
   explicit Path(const Env& env, const PathOptions& options = {});
 
-  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
-  [[nodiscard]] ibv_cq* send_cq() const { return send_cq_.get(); }
-  [[nodiscard]] ibv_cq* recv_cq() const { return recv_cq_.get(); }
-  [[nodiscard]] const Remote& peer() const { return peer_; }
-  [[nodiscard]] const Memory& inbox() const { return inbox_; }
+  [[nodiscard]] ibv_qp* qp() const { return pair_.local.qp(); }
+  [[nodiscard]] ibv_cq* send_cq() const { return pair_.local.send_cq(); }
+  [[nodiscard]] ibv_cq* recv_cq() const { return pair_.local.recv_cq(); }
+  [[nodiscard]] const Remote& peer() const { return pair_.remote; }
+  [[nodiscard]] const Memory& inbox() const { return pair_.local.memory(); }
   [[nodiscard]] bool reliable() const { return options_.type != IBV_QPT_UC; }
-  void destroy_qp() { qp_.reset(); }
+  void destroy_qp() { pair_.local.destroy_qp(); }
   // Takes both ends through RESET back to RTS.
   void reconnect();
 
@@ -149,32 +138,16 @@ class Path {
   void send_inv(std::uint32_t rkey, ibv_wc_status status = IBV_WC_SUCCESS) const;
 
  private:
-  void connect();
   [[nodiscard]] Work work(Op op, std::uint32_t rkey, std::uint64_t addr) const;
 
   const Env& env_;
   PathOptions options_;
-  CqPtr send_cq_;
-  CqPtr recv_cq_;
-  Memory inbox_;
-  XrcShare xrc_;
-  QpPtr qp_;
-  Remote peer_;
+  Pair pair_;
 };
 
-// A QP of the owner that can only send, and so bind and invalidate.
-class XrcSender {
- public:
-  // It is connected to any QP of the peer, since nothing is sent.
-  XrcSender(const Env& env, const Path& any);
-
-  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
-  [[nodiscard]] ibv_wc done() const { return poll(cq_.get(), 1).front(); }
-
- private:
-  CqPtr cq_;
-  QpPtr qp_;
-};
+// A QP of the owner that can only send, and so bind and invalidate. It is connected to any QP of
+// the peer, since nothing is sent.
+End xrc_sender(const Env& env, const Path& any);
 
 constexpr std::uint64_t kBindId = 0xb1;
 constexpr std::uint64_t kInvId = 0x1f;
@@ -207,7 +180,7 @@ std::uint32_t bind(const Path& path, const Bind& bind, ibv_wc_status status = IB
 void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status = IBV_WC_SUCCESS,
                Api api = Api::kPost);
 
-// How a bed's window is created.
+// How a window's window is created.
 struct Form {
   ibv_mw_type type = IBV_MW_TYPE_1;
   bool zero_based = false;
@@ -221,9 +194,9 @@ struct Form {
 };
 
 // A region, a path, and a window on the middle of the region, bound through the path.
-class Bed {
+class Window {
  public:
-  Bed(const Env& env, const Form& form);
+  Window(const Env& env, const Form& form);
 
   Region region;
   Path path;

@@ -11,7 +11,7 @@
 
 #include "shared.h"
 
-namespace killer {
+namespace guest::killer {
 
 inline constexpr std::size_t kMaxRegion = std::size_t{2} << 20;
 inline constexpr int kRegionAccess =
@@ -29,9 +29,9 @@ struct Options {
 
 // The objects of one process. It destroys them in any order: the kernel refuses to destroy one that
 // is in use.
-class Program {
+class Walk {
  public:
-  Program(const Options& options, Shared& shared);
+  Walk(const Options& options, Shared& shared);
   [[noreturn]] void run();
 
  private:
@@ -159,7 +159,7 @@ class Program {
 };
 
 template <typename T>
-T* Program::any(std::vector<T>& pool, ibv_context* context) {
+T* Walk::any(std::vector<T>& pool, ibv_context* context) {
   if (pool.empty()) return nullptr;
   const std::size_t start = random_.below(pool.size());
   for (std::size_t i = 0; i < pool.size(); ++i) {
@@ -170,8 +170,8 @@ T* Program::any(std::vector<T>& pool, ibv_context* context) {
 }
 
 template <typename T>
-void Program::forget(std::vector<T>& pool, const T* element) {
+void Walk::forget(std::vector<T>& pool, const T* element) {
   pool.erase(pool.begin() + (element - pool.data()));
 }
 
-}  // namespace killer
+}  // namespace guest::killer
