@@ -6,7 +6,6 @@
 # Tier: quick, 600 s
 # Boot: pair
 # Order: last
-# Results: 12
 # Proves: Two machines with two addresses each: a path is armed, dies under traffic, and every
 #   message arrives once by the other one; migration at the request of either end; what is refused
 #   and queried; a path whose own address is gone as well. Events at both ends.

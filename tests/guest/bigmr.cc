@@ -9,7 +9,6 @@
 // Test: bigmr
 // Tier: full, 1200 s
 // Boot: pair
-// Results: 18
 // Proves: Regions of 64 GiB, in 2 MiB and in 4 KiB pages, accessed at both ends and at the borders
 //   of page list pieces.
 

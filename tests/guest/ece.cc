@@ -9,7 +9,6 @@
 // Test: ece
 // Tier: quick, 300 s
 // Boot: pair
-// Results: 4
 // Proves: Rdma_cm negotiates the options of a connection: both ends get those that both know,
 //   before the QPs are connected. A peer with unknown options, with none, and of another vendor.
 //   What the options do is in the engine's tests (Ece).

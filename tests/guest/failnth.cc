@@ -10,7 +10,6 @@
 // Tier: quick, 600 s
 // Lane: debug
 // Boot: single
-// Results: 45
 // Proves: Lane debug: every allocation and every copy that the kernel makes for a verb fails once,
 //   one after the other. The verb reports an errno or has managed without; what it began is undone,
 //   counted by object, page and pin; a destroy that failed works when it is tried again. failnth -n

@@ -13,7 +13,6 @@
 // Test: lostmr
 // Tier: quick, 600 s
 // Boot: pcap
-// Results: 2
 // Proves: Registrations that ib_core takes back because the response cannot be stored: nothing is
 //   left and the kernel does not complain. Under a kernel of the exported series also with a window
 //   bound meanwhile: the region stays, pinned, until the file is closed, also when it is in device

@@ -6,7 +6,6 @@
 # Tier: long, 1200 s
 # Boot: faults
 # Run: micro.sh across
-# Results: 57
 # Proves: A table of faults (Documentation/faults.rst): in each case one packet is lost, delayed,
 #   duplicated or damaged. Checked are the completions of both ends, their data, and every error
 #   counter: those that the case names have moved by the stated amount, and no others. micro:
@@ -16,7 +15,6 @@
 # Tier: long, 1200 s
 # Boot: faults
 # Run: micro.sh loop
-# Results: 57
 # Proves: The same in one machine, with loopback.
 
 case $1 in

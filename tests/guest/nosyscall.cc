@@ -13,7 +13,6 @@
 // Test: nosyscall
 // Tier: quick, 1300 s
 // Boot: pair
-// Results: 18
 // Proves: A seccomp filter kills the process on any system call during 100,000 posts and polls of
 //   every opcode, including CQ wrap and error completions, and during reads of the device's clock.
 //
@@ -21,7 +20,6 @@
 // Tier: quick, 1300 s
 // Boot: pair
 // Run: nosyscall -T
-// Results: 18
 // Proves: The same with the objects in a thread domain.
 #include <arpa/inet.h>
 #include <linux/audit.h>

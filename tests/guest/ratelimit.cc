@@ -6,7 +6,6 @@
 // Test: ratelimit
 // Tier: quick, 300 s
 // Boot: pair
-// Results: 7
 // Proves: Rate limits of RC and raw packet QPs and static rates: capabilities, what is refused,
 //   what rdma resource reports, and a WRITE that is not faster than the limit.
 #include <cerrno>

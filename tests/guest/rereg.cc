@@ -9,7 +9,6 @@
 // Test: rereg
 // Tier: quick, 600 s
 // Boot: pcap
-// Results: 18
 // Proves: Ibv_rereg_mr(3): every combination of flags with data through both keys, failures that
 //   leave the old registration, read-only memory, pins, and requests in flight while the region
 //   moves or changes its rights.

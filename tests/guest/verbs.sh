@@ -8,7 +8,6 @@
 # Also: testing
 # Boot: pair
 # Run: verbs.sh --compare /mnt/tern/tests/guest/verbs_table/pages.txt
-# Results: 129
 # Proves: A probe of every page of section 3 that the lane's rdma-core has: 128 of 56.1, 147 of 65.
 #   Each calls the verb and sees it work, with data where there is some, or refuse as the page says.
 #   The list of pages comes from rdma-core's sources. It fails when a row of verbs_table/pages.txt

@@ -7,7 +7,6 @@
 # Tier: long, 3600 s
 # Lane: trixie
 # Boot: --vms 2 --mutate
-# Results: 30
 # Proves: Each rule of memory windows, switched off in the device, makes its tests fail.
 
 run="/mnt/tern/build/guest/windows -g \$(gid-index v4) --mutations"

@@ -8,7 +8,6 @@
 // Test: badudata
 // Tier: quick, 600 s
 // Boot: pcap
-// Results: 61
 // Skip: trixie badudata/query_mr Linux 6.12 has no method that registers memory by ioctl()
 // Skip: trixie badudata/reg_dmabuf Linux 6.12 has no method that takes a dma-buf and driver data
 // Proves: Requests to the driver that no provider would send: a table with the errno of each, then

@@ -14,7 +14,6 @@
 // Tier: quick, 600 s
 // Boot: pcap
 // Run: devmem -m 16777216
-// Results: 95
 // Proves: Device memory: lengths, alignments, exhaustion, the CPU's copies and every refusal;
 //   requests of every type from, to and between both kinds of memory, in one machine and between
 //   two, each byte of both memories compared afterwards; keys limited to their part to the byte;
@@ -22,17 +21,15 @@
 //   rule's test. devmem-large: the same with 256 MiB.
 //
 // Test: devmem-large
-// Tier: full, 1200 s
+// Tier: long, 1200 s
 // Boot: pair
 // Run: devmem -m 268435456
-// Results: 95
 // Proves: The same with 256 MiB.
 //
 // Test: devmem-across
 // Tier: quick, 1200 s
 // Boot: pcap
 // Run: across.sh 18516 -s devmem -c vm2 -m 0
-// Results: 81
 // Proves: The same between two machines.
 #include "devmem.h"
 

@@ -10,7 +10,6 @@
 // Test: dmshare
 // Tier: quick, 600 s
 // Boot: pcap
-// Results: 23
 // Proves: Device memory of several processes: zeroed, separate, freed with a mapping kept, shared
 //   by the four imports, and all returned after a SIGKILL anywhere. After each test the device's
 //   objects and the kernel's pins are what they were before.

@@ -14,7 +14,6 @@
 // Tier: full, 1800 s
 // Boot: single
 // Run: killer --rounds 80
-// Results: 25
 // Proves: 80 processes (killer-long: 200) that run a random program of verbs, with traffic in
 //   flight, windows bound and device memory mapped, are killed after a verb or at any moment; half
 //   of them share an XRC domain with a second process, some have forked. After each, the device's
@@ -25,14 +24,12 @@
 // Tier: long, 1200 s
 // Boot: single
 // Run: killer --self-test
-// Results: 3
 // Proves: A process that keeps one object of each kind past a round's end: killer must fail then,
 //   and name every count that is not as before; the same round without it passes.
 //
 // Test: killer-long
 // Tier: long, 1800 s
 // Boot: single
-// Results: 25
 // Proves: The same with 200 processes.
 
 #include <fcntl.h>

@@ -16,7 +16,6 @@
 // Tier: full, 1800 s
 // Also: testing
 // Boot: pair
-// Results: 27
 // Proves: On-demand paging, advice, null regions and dma-bufs (Documentation/odp.rst).
 //
 // Test: odp-swap
@@ -24,7 +23,6 @@
 // Lane: trixie
 // Boot: pair
 // Run: odp --swap
-// Results: 1
 // Proves: Pages of regions are swapped out and back in. Not in the lane debug: reclaim of a cgroup
 //   gives up there, with pages in the active list only, and ends the program. The cause is not
 //   known.
@@ -33,14 +31,12 @@
 // Tier: full, 600 s
 // Boot: ternd-iommu
 // Run: odp operations protection dont-need unmap huge udmabuf
-// Results: 6
 // Proves: On-demand paging behind a vIOMMU whose mappings are messages to ternd.
 //
 // Test: odp-iommu
 // Tier: full, 600 s
 // Boot: iommu
 // Run: odp operations protection dont-need unmap huge udmabuf
-// Results: 6
 // Proves: On-demand paging behind an emulated VT-d.
 //
 // Test: odp-nodes
@@ -48,7 +44,6 @@
 // Lane: trixie
 // Boot: beside --vms 1 --nodes 2
 // Run: odp --nodes
-// Results: 2
 // Proves: Pages of regions move between NUMA nodes.
 //
 // Test: odp-peer
@@ -56,7 +51,6 @@
 // Lane: testing
 // Boot: zen
 // Run: odp --peer
-// Results: 2
 // Proves: Dma-bufs in the memory of a peer device.
 #include <cstdio>
 #include <string>

@@ -10,7 +10,6 @@
 // Tier: quick, 600 s
 // Boot: pcap
 // Run: opcode_table --compare /mnt/tern/Documentation/opcode-table.rst
-// Results: 113
 // Proves: Ibv_post_send(3), cell by cell: each marked cell works through both interfaces, with data
 //   and completions verified at both ends, and each blank cell is refused. Flags, and the errno and
 //   bad_wr of wrong requests; FLUSH and ATOMIC WRITE, which only ibv_wr_*() post. It writes the
@@ -20,7 +19,6 @@
 // Tier: quick, 600 s
 // Boot: pcap
 // Run: opcode_table --thread-domain --compare /mnt/tern/Documentation/opcode-table.rst
-// Results: 113
 // Proves: The same with the objects in a thread domain.
 #include <fstream>
 #include <iterator>

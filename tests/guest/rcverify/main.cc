@@ -11,7 +11,6 @@
 // Test: rcverify-loop
 // Tier: quick, 600 s
 // Boot: pcap
-// Results: 85
 // Proves: Named tests of RC in the guest, in one machine and between two: every opcode with data
 //   verified, gather and scatter, fence, solicited events, RNR, the errno of each refusal, error
 //   completions and flush, CQ overflow; FLUSH and ATOMIC WRITE with each right that they need.
@@ -20,14 +19,12 @@
 // Tier: quick, 1200 s
 // Boot: pcap
 // Run: across.sh 18515 "-s -1" rcverify -c vm2
-// Results: 85
 // Proves: The same between two machines.
 //
 // Test: ternd-rcverify
 // Tier: full, 1200 s
 // Boot: ternd
 // Run: across.sh 18515 "-s -1" rcverify -c vm2
-// Results: 85
 // Proves: The same through two adapters of ternd.
 #include <vector>
 

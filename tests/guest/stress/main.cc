@@ -9,7 +9,6 @@
 // Tier: full, 1200 s
 // Boot: faults
 // Run: across.sh 18518 -s stress -c vm2
-// Results: 4
 // Proves: Every operation over RC, XRC, UC and UD between two machines, 20 flows at once, while
 //   both devices lose 0.1, 1 and 5 % of their packets, and lose, duplicate, swap and damage 1 %
 //   each. Contents and order come from a seed, so each end verifies every byte by itself. RC and

@@ -10,7 +10,6 @@
 // Tier: quick, 600 s
 // Boot: pair
 // Run: across.sh 18521 -s terndv -c vm2
-// Results: 19
 // Proves: Direct verbs (Documentation/terndv.rst), by a program that is linked with libtern: WQEs
 //   and CQEs written and read by hand, operations on device memory, keys queried through bind and
 //   invalidation and of a stranger, and UDP source ports as a sniffer in vm2 sees them on the wire.

@@ -21,10 +21,9 @@
 //   * attach_mcast and detach_mcast of a QP that was opened: its mutex is not initialized.
 //
 // Test: uverbsfuzz
-// Tier: full, 600 s
+// Tier: long, 600 s
 // Boot: single
 // Run: uverbsfuzz --seconds 20
-// Results: 58
 // Proves: Processes of several threads make random calls, as root or as uid 1000: mostly valid ones
 //   through the library, and requests of the kernel's two interfaces with wrong lengths, handles of
 //   other objects and bad pointers. They scribble on their queues and doorbell records, ring
@@ -41,14 +40,12 @@
 // Lane: debug
 // Boot: single
 // Run: uverbsfuzz --seed clock --seconds 900 --disturb
-// Results: 60
 // Proves: 15 minutes of uverbsfuzz-disturbed with a new seed.
 //
 // Test: uverbsfuzz-self-test
 // Tier: long, 600 s
 // Boot: single
 // Run: uverbsfuzz --self-test
-// Results: 3
 // Proves: An object and a number of tasks that stay, and a run that makes no call: uverbsfuzz must
 //   fail then, and say why.
 //
@@ -56,14 +53,12 @@
 // Tier: full, 600 s
 // Boot: single
 // Run: uverbsfuzz --seconds 15 --user
-// Results: 58
 // Proves: The same as uid 1000.
 //
 // Test: uverbsfuzz-disturbed
 // Tier: full, 600 s
 // Boot: single
 // Run: uverbsfuzz --seconds 25 --disturb
-// Results: 60
 // Proves: The same while the device is reset, removed and its drivers are unloaded.
 //
 // Test: uverbsfuzz-long-user
@@ -71,7 +66,6 @@
 // Lane: debug
 // Boot: single
 // Run: uverbsfuzz --seed clock --seconds 900 --disturb --user
-// Results: 60
 // Proves: The same as uid 1000.
 #include <fcntl.h>
 #include <grp.h>

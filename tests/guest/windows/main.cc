@@ -19,7 +19,6 @@
 // Tier: quick, 600 s
 // Boot: pcap
 // Run: windows --kind 2b
-// Results: 212
 // Proves: Each rule of memory windows as named tests, in one machine and between two, with windows
 //   of type 2B and 2A: the life of both types; every refusal of a bind, an invalidation and an
 //   access with its completions, events and QP states at both ends; regions in device memory. A
@@ -30,21 +29,18 @@
 // Tier: full, 900 s
 // Boot: ternd
 // Run: windows --kind 2b 'range*' 'under-way*'
-// Results: 30
 // Proves: Ranges and binds under way with an adapter of ternd.
 //
 // Test: windows-2a
 // Tier: full, 600 s
 // Boot: beside --vms 1 --device-prop mw-type=2a
 // Run: windows --kind 2a
-// Results: 212
 // Proves: Type 2 windows of kind 2A.
 //
 // Test: windows-across
 // Tier: quick, 1200 s
 // Boot: pcap
 // Run: across.sh 18516 --serve windows --across vm2 --kind 2b
-// Results: 212
 // Proves: The same with the peer on another machine.
 #include <algorithm>
 #include <cstdio>
