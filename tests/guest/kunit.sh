@@ -31,21 +31,7 @@ for ko in "/mnt/tern/$OUT"/tern*_test.ko; do
 	fi
 	for suite in $(comm -13 <(echo "$before") <(ls /sys/kernel/debug/kunit)); do
 		suites=$((suites + 1))
-		results=/sys/kernel/debug/kunit/$suite/results
-		# KTAP: '    ok 1 tern_test_tag', '    not ok 2 ...', '    ok 3 name # SKIP why'. The
-		# reasons are in comments before the line.
-		awk -v suite="$suite" '
-			/^ +# .*EXPECT|^ +# .*ASSERT|^ +(Expected|[a-z_]+.* ==)/ { why = why " " $0 }
-			/^    (not )?ok [0-9]+ / {
-				bad = $1 == "not"
-				name = $(bad ? 4 : 3)
-				gsub(/[ \t]+/, " ", why)
-				skip = match($0, /# SKIP.*/) ? " " substr($0, RSTART) : ""
-				print (bad ? "not ok" : "ok"), "kunit/" suite "/" name (bad ? " -" why : skip)
-				why = ""
-				n++
-			}
-			END { if (!n) print "not ok kunit/" suite " - no result" }' "$results"
+		/mnt/tern/tests/tap/ktap -v group=kunit "/sys/kernel/debug/kunit/$suite/results"
 	done
 	rmmod "$module" || echo "not ok kunit/$module - cannot be unloaded"
 done
