@@ -436,7 +436,7 @@ TestSrq::TestSrq(Driver& driver, const SrqOptions& options)
     cmd.cqn = le(options.cq->number());
   }
   if (options.tags != 0) {
-    ops_.emplace(driver, sizeof(tern_tm_op) << options.log_ops);
+    ops_ = std::make_unique<QueueMemory>(driver, sizeof(tern_tm_op) << options.log_ops);
     cmd.flags = TERN_SRQ_F_TM;
     cmd.cqn = le(options.cq->number());
     cmd.log_ops = options.log_ops;
@@ -508,7 +508,7 @@ tern_rsp_query_srq TestSrq::query() const {
 
 void TestSrq::prepare_resize(unsigned log_size) {
   next_log_size_ = static_cast<std::uint8_t>(log_size);
-  next_.emplace(driver_, srq_bytes(options_, log_size));
+  next_ = std::make_unique<QueueMemory>(driver_, srq_bytes(options_, log_size));
   const std::size_t stride = std::size_t{1} << options_.log_stride;
   for (std::uint32_t i = taken(); i != pi_; ++i) {
     const std::byte* const wqe = memory_.at(slot(i));

@@ -2,6 +2,7 @@
 // Queues of a test's driver: event queues, completion queues, queue pairs, shared receive queues.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -253,9 +254,9 @@ class TestSrq {
   SrqOptions options_;
   QueueMemory memory_;
   TestRecord<tern_srq_record> record_;
-  std::optional<QueueMemory> ops_;
+  std::unique_ptr<QueueMemory> ops_;
   std::uint32_t ops_pi_ = 0;
-  std::optional<QueueMemory> next_;  // while a resize is in progress
+  std::unique_ptr<QueueMemory> next_;  // while a resize is in progress
   std::uint8_t next_log_size_ = 0;
   std::uint32_t pi_ = 0;
   std::uint32_t srqn_ = 0;
