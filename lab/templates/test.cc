@@ -26,9 +26,9 @@ void test_write(const Device& dev) {
 
 int main(int argc, char** argv) {
   using namespace guest;
-  return run_program(argc, argv, {.group = "NAME", .run = [](const CommandLine& line) {
-                                    const Device dev(line.device, line.gid_index);
-                                    run_tests(std::vector<Test>{
-                                        {"write", [&] { test_write(dev); }}});
-                                  }});
+  return run_program(argc, argv,
+                     {.group = "NAME", .run = [](const CommandLine& line) {
+                        const Device dev(line.device, line.gid_index);
+                        run_tests(std::vector<Test>{{"write", [&] { test_write(dev); }}});
+                      }});
 }

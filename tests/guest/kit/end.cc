@@ -26,8 +26,7 @@ auto patient(const EndSpec& spec, const Differs& differs) {
 
 }  // namespace
 
-End::End(const Device& dev, const EndSpec& spec)
-    : dev_(dev), spec_(spec) {
+End::End(const Device& dev, const EndSpec& spec) : dev_(dev), spec_(spec) {
   if (spec_.pd == nullptr) {
     spec_.pd = dev.pd();
   }
