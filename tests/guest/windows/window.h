@@ -180,7 +180,7 @@ std::uint32_t bind(const Path& path, const Bind& bind, ibv_wc_status status = IB
 void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status = IBV_WC_SUCCESS,
                Api api = Api::kPost);
 
-// How a window's window is created.
+// How a window is created.
 struct Form {
   ibv_mw_type type = IBV_MW_TYPE_1;
   bool zero_based = false;
