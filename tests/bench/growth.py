@@ -9,7 +9,7 @@ import time
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LAB = os.path.join(TOP, "lab")
 RAM = 2 << 30
-PATIENCE = 300
+LIMIT = 300
 BATCHES = 4
 
 
@@ -61,7 +61,7 @@ def of_device():
 
 
 def wait_for(path, process):
-    end = time.time() + PATIENCE
+    end = time.time() + LIMIT
     while not os.path.exists(path):
         if process.poll() is not None or time.time() > end:
             raise RuntimeError(f"no {path}")
@@ -84,7 +84,7 @@ def figures(out):
     before = None
     with subprocess.Popen([
             f"{LAB}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout",
-            str(PATIENCE), "--share", share, "--run-dir",
+            str(LIMIT), "--share", share, "--run-dir",
             os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py",
             str(BATCHES)
     ]) as p:

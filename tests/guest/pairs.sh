@@ -12,7 +12,7 @@ gid6=$(gid-index v6)
 log=$(mktemp)
 matrix=$(mktemp)
 trap 'rm -f "$check_log" "$log" "$log.s" "$log.ended" "$matrix"' EXIT
-patience=400 # seconds: bounds a hang
+limit=400 # seconds: bounds a hang
 where=loopback
 control=127.0.0.1
 ip=10.77.0.1
@@ -96,12 +96,12 @@ attempt() {
 	case $at in -*) before=$(attachments) ;; esac
 	rm -f "$log.ended"
 	{
-		there "timeout $patience $run" >"$log.s" 2>&1 </dev/null
+		there "timeout $limit $run" >"$log.s" 2>&1 </dev/null
 		echo $? >"$log.ended"
 	} &
 	server=$!
 	ready "$at" "$before"
-	here "timeout $patience $call" >"$log" 2>&1 </dev/null
+	here "timeout $limit $call" >"$log" 2>&1 </dev/null
 	status=$?
 	if [ $endless = 1 ] || [ $status != 0 ]; then
 		there "pkill -x $(name_of "$run")"

@@ -50,7 +50,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DEVICE = "tern0"
 MODULE_TIMEOUT = 1200  # seconds; bounds a hang
 HUGE_PAGES = {"test_odp": 16, "test_parent_domain": 4}  # of 2 MiB, for these modules
-PATIENCE = 10  # the tests' time limits assume a fast machine
+SLOWNESS = 10  # the tests' time limits assume a fast machine
 
 
 def ipv4_gid_index():
@@ -92,7 +92,7 @@ class Recorder(unittest.TextTestResult):
 
 
 def be_patient():
-    """Multiplies the tests' time limits for completions, barriers and processes by PATIENCE."""
+    """Multiplies the tests' time limits for completions, barriers and processes by SLOWNESS."""
     import multiprocessing
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
@@ -100,15 +100,15 @@ def be_patient():
     barrier, join = BaseContext.Barrier, BaseProcess.join
 
     def patient_barrier(self, parties, action=None, timeout=None):
-        return barrier(self, parties, action, timeout and timeout * PATIENCE)
+        return barrier(self, parties, action, timeout and timeout * SLOWNESS)
 
     def patient_join(self, timeout=None):
-        return join(self, timeout and timeout * PATIENCE)
+        return join(self, timeout and timeout * SLOWNESS)
 
     BaseContext.Barrier, BaseProcess.join = patient_barrier, patient_join
     # Python 3.14 would send the test to another process, with its open streams, which it cannot.
     multiprocessing.set_start_method("fork")
-    utils.POLL_CQ_TIMEOUT *= PATIENCE
+    utils.POLL_CQ_TIMEOUT *= SLOWNESS
 
 
 class Memory:

@@ -18,7 +18,7 @@ NEAR = 4096
 # A QP that was reset may begin at the same PSN again, but not sooner than this.
 QUIET = 500_000
 # Where responses may be lost, the requester may repeat its first request for this long.
-PATIENCE = 10_000_000_000
+REPEATING = 10_000_000_000
 # The NAK that ends a connection takes no longer than this.
 FLIGHT = 5_000
 # Acknowledged requests are remembered for this many PSNs, and this many with responses of their
@@ -116,7 +116,7 @@ class Stream:
             if dead:
                 quiet = p.time - dead[3] > FLIGHT
             elif self.judge.taps.faults and not self.answers_exact:
-                quiet = p.time - self.last_time > PATIENCE
+                quiet = p.time - self.last_time > REPEATING
             return (self.answers_exact or other or quiet) if over else other and quiet
         return x not in self.sent and self.covering(x) is None and self.head - x > NEAR
 

@@ -202,8 +202,8 @@ void serve_job(const Device& dev, const Socket& socket, const Job& job) {
   socket.write(&word, 1);
   pollfd fd{.fd = socket.fd(), .events = POLLIN, .revents = 0};
   // An end without a part leaves the processor to its device.
-  const int patience = job.part == Part::kNothing ? -1 : 0;
-  while (::poll(&fd, 1, patience) == 0) {
+  const int timeout = job.part == Part::kNothing ? -1 : 0;
+  while (::poll(&fd, 1, timeout) == 0) {
     for (unsigned i = 0; i < kSteps; ++i) end.step();
   }
   char done = 0;
