@@ -8,7 +8,8 @@
     # Boot: WHERE              none: here, in the sysroot; none, outside: here, without it; the name
     #                          of machines in tests/boots; or [beside|alone] OPTIONS of lab/run-vm
     # Run: COMMAND             default: the file
-    # Order: first|last        among the tests of its boot; default: by name
+    # Order: N                 of the tests of a boot, those with lower numbers run first (0);
+    #                          equal ones by name
     # Results: N               the number of results, for a test that prints no plan; none: the
     #                          exit status is the only result
     # Needs: WHAT              what lab/build/all builds with the option --WHAT
@@ -40,7 +41,7 @@ class Test:
         self.tiers, self.limit = tier[1].split(", "), int(tier[2])
         self.lane, self.also, self.needs = one.get("Lane", ""), one.get("Also"), one.get("Needs")
         self.where = one.get("Boot", "")
-        self.order = {"first": 0, None: 1, "last": 2}[one.get("Order")]
+        self.order = int(one.get("Order", 0))
         results = one.get("Results")
         self.results = 0 if results == "none" else int(results) if results else None
         self.skips = [skip.split(None, 2) for skip in fields.get("Skip", [])]

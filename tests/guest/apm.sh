@@ -5,7 +5,7 @@
 # Test: apm
 # Tier: quick, 600 s
 # Boot: pair
-# Order: last
+# Order: 2
 # Proves: Two machines with two addresses each: a path is armed, dies under traffic, and every
 #   message arrives once by the other one; migration at the request of either end; what is refused
 #   and queried; a path whose own address is gone as well. Events at both ends.

@@ -8,6 +8,7 @@
 # Tier: full, 1800 s
 # Boot: pair
 # Results: 62
+# Order: 1
 # Proves: The netdev with tcpdump (VLAN tags; every checksum of TCP and UDP over IPv4 and IPv6 as it
 #   arrives), iperf3, ptp4l and phc2sys with hardware time stamps, and perftest's raw Ethernet QPs;
 #   then channels, rings, RSS, offloads, MTU, a reset and a removal under TCP. What users of an

@@ -7,7 +7,7 @@
 # Tier: quick, 600 s
 # Boot: pair
 # Run: lab.sh 256
-# Order: first
+# Order: -1
 # Results: 18
 # Proves: What run-vm promises of a machine (Documentation/lab.rst), with a device memory of 256
 #   MiB.

@@ -8,6 +8,7 @@
 # Tier: full, 1200 s
 # Boot: pair
 # Results: 66
+# Order: 1
 # Proves: XDP and AF_XDP between two machines (tests/guest/xdp, which loads its programs by system
 #   calls). Frames of all lengths go from an AF_XDP socket in vm1 to vm2 and back, and every byte is
 #   compared: reflected by XDP_TX, by sockets with and without copies and need_wakeup, redirected

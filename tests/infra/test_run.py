@@ -89,7 +89,7 @@ class Run(unittest.TestCase):
                     f"Test: {name}", f"Tier: {tier.replace(',', ', ')}, {limit} s", f"Boot: {boot}",
                     f"Run: {command}", f"Proves: what {name} does"
                 ]
-                head += [f"Order: {'last' if name == 'four' else 'first'}"]
+                head += [f"Order: {int(name == 'four')}"]
                 head += [f"Results: {results[name]}"] if name in results else []
                 head += [
                     f"Skip: {skip.split(None, 1)[1]}" for skip in skips.splitlines()

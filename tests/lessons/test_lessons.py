@@ -114,14 +114,6 @@ class Lesson(unittest.TestCase):
                       if e.type[i] == ev.QP_STATE and (e.code[i], e.value[i]) == (6, 1))
 
 
-def load_tests(loader, _tests, _pattern):
-    """The tests of the lessons in TERN_LESSONS, or of all."""
-    wanted = os.environ.get("TERN_LESSONS", "").split()
-    return unittest.TestSuite(
-        loader.loadTestsFromTestCase(lesson) for lesson in Lesson.__subclasses__()
-        if not wanted or str(lesson.number) in wanted)
-
-
 class L1Write(Lesson):
     number = 1
 
