@@ -140,8 +140,8 @@ ninja_build() {
 		shift
 	done
 	shift
-	# Lets ccache take compilations that use CMake's precompiled header, which is made with the same
-	# definitions.
+	# Lets ccache take compilations that use CMake's precompiled header, which is made with the
+	# same definitions.
 	export CCACHE_SLOPPINESS=pch_defines,time_macros
 	mkdir -p "$build"
 	lock "$name-$(key "$TERN_TOP")"

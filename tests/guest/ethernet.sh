@@ -121,7 +121,8 @@ end2 master
 raw() { # PROGRAM OPTION...; $client_options, $server_options: of one end
 	local program=$1 status
 	shift
-	# -F: perftest cannot measure the processor's clock on a busy host, and its figures are not judged.
+	# -F: perftest cannot measure the processor's clock on a busy host, and its figures are not
+	# judged.
 	on2 raw "stdbuf -oL timeout 100 $program -F -d tern0 --server -B $peer_mac -E $mac $* ${server_options-}" && until_true 60 says2 raw '#bytes' || return 1
 	timeout 100 "$program" -F -d tern0 --client -B "$mac" -E "$peer_mac" "$@" ${client_options-} >"$work/raw" && grep -A 1 '#bytes' "$work/raw"
 	status=$?

@@ -79,8 +79,8 @@ results() {
 queues() { ethtool -L "$NETIF" combined "$1" && ethtool -G "$NETIF" rx "$2"; }
 
 for name; do
-	# It wants more queues than there are processors, and no drop although the receiver is slower than
-	# the sender.
+	# It wants more queues than there are processors, and no drop although the receiver is
+	# slower than the sender.
 	[ "$name" != hw/rss_ctx ] || queues 4 8192
 	log=/mnt/share/netdrv-$(basename "$name").log
 	(cd "$(dirname "$tests/$name")" && timeout 900 python3 "$tests/$name.py") >"$log" 2>&1

@@ -32,8 +32,8 @@ gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
 # the adapter is removed.
 start() {
 	rm -f /run/removal.go
-	# Without this variable libibverbs reports an error for objects that the kernel destroyed at the
-	# removal.
+	# Without this variable libibverbs reports an error for objects that the kernel destroyed at
+	# the removal.
 	RDMAV_ALLOW_DISASSOC_DESTROY=1 removal "$1" /run/removal.go >"$log.watch" 2>&1 &
 	watcher=$!
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
@@ -78,8 +78,8 @@ replug() {
 }
 . /tern/conf
 if [ "$FRONT" = vfio-user ]; then
-	# vfio_user_msix_teardown() asserts that the BAR still has a region that was removed with the
-	# device.
+	# vfio_user_msix_teardown() asserts that the BAR still has a region that was removed with
+	# the device.
 	echo "ok removal/unplug # SKIP QEMU 11.1 ends with an assertion when a vfio-user-pci device is unplugged"
 else
 	replug

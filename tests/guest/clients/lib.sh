@@ -9,9 +9,9 @@
 # `finish`. The function that it gives to `compare` runs in this shell, once for each device, with
 # these variables:
 #	via		tern or soft-roce
-#	dev netdev	the RDMA device and its network device in this machine; netdev2: the one in vm2
-#	ip1 ip2		the IPv4 addresses of vm1 and vm2 on the wire; ip1_6 ip2_6: the IPv6 ones
-#	mib		how many MiB to transfer ($MIB over tern; fewer over Soft-RoCE, which is slow)
+#	dev netdev	the RDMA device and its network device in vm1; netdev2: the one in vm2
+#	ip1 ip2		the IPv4 addresses of vm1 and vm2 on the wire; ip1_6 ip2_6: IPv6
+#	mib		how many MiB to transfer (fewer than $MIB over Soft-RoCE, which is slow)
 #	lossy		1 if the wire loses 1 % of the packets
 # It compares the data itself, by checksums at both ends (`sum_here`, `sum_there`), and sets `rate`
 # (with `timed` or itself). It fails by its status, and its output is shown then. An exit status

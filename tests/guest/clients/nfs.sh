@@ -31,8 +31,8 @@ serve() {
 	pgrep -x rpc.statd >/dev/null || rpc.statd
 	exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check '*:/run/nfs-export'
 	rpc.nfsd --grace-time 10 8
-	# A kernel without a program that tracks clients (7.2 without nfsdcld) refuses to end the grace
-	# period early.
+	# A kernel without a program that tracks clients (7.2 without nfsdcld) refuses to end the
+	# grace period early.
 	echo Y 2>/dev/null >/proc/fs/nfsd/v4_end_grace || sleep 11
 	pgrep -x rpc.mountd >/dev/null || rpc.mountd
 	grep -q 'rdma 20049' /proc/fs/nfsd/portlist || echo 'rdma 20049' >/proc/fs/nfsd/portlist

@@ -60,7 +60,8 @@ all_objects() {
 	rate=works
 }
 diags() {
-	# Those that read sysfs and verbs; the others ask a subnet manager, by SMPs, which RoCE has not.
+	# Those that read sysfs and verbs; the others ask a subnet manager, by SMPs, which RoCE has
+	# not.
 	shows "CA '$dev'" ibstat "$dev" || return
 	shows "$dev" ibstatus "$dev" || return
 	shows "$dev" ibv_devices || return

@@ -43,8 +43,8 @@ stop() {
 transfer() {
 	local status=0 guid host t
 	t=$target/srpt/$(wwn "$dev")/$(wwn "$dev")
-	# ib_srpt names an initiator that comes by rdma_cm by the target's address: route.addr.src_addr of
-	# a passive cm_id is the local one.
+	# ib_srpt names an initiator that comes by rdma_cm by the target's address:
+	# route.addr.src_addr of a passive cm_id is the local one.
 	on2 "for a in $ip1 $ip2; do mkdir -p $t/acls/\$a/lun_0 && { [ -e $t/acls/\$a/lun_0/disk ] || ln -s $t/lun/lun_0 $t/acls/\$a/lun_0/disk; } || exit; done" || return
 	guid=$(on2 "cat /sys/module/ib_srpt/parameters/srpt_service_guid")
 	guid=${guid#0x}

@@ -109,8 +109,8 @@ constexpr const char* kIntro = R"(.. Written by verbs_table --rst (tests/guest/v
 Each verb, by page
 ==================
 
-*works*: all that the test tried did what the page says. *partly*: the same, except for the flags and
-values after the errno that they returned. *refuses*: the verb returns the error of its page.
+*works*: all that the test tried did what the page says. *partly*: the same, except for the flags
+and values after the errno that they returned. *refuses*: the verb returns the error of its page.
 
 )";
 
