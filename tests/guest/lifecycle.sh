@@ -7,6 +7,7 @@
 # Tier: full, 1800 s
 # Boot: single
 # Results: 45
+# Order: -1
 # Proves: Load, unload in any order the kernel allows, kill under traffic, unbind, reset, link down:
 #   object counts return to the start and dmesg is clean.
 

@@ -7,7 +7,7 @@
 # Test: steering
 # Tier: full, 600 s
 # Boot: single
-# Order: -1
+# Order: -2
 # Proves: 12,000 frames through 48 sets of 40 flows: each belongs to the flow that the engine says
 #   and Linux's flower classifier, given the same flows as filters, says as well. Addresses, tags,
 #   protocols, ports, TOS, TTL and fragments under masks; frames miss in a bit, are cut short or
