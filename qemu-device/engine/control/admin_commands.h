@@ -16,7 +16,7 @@ namespace tern {
 class Admin;
 class Device;
 
-// What a command writes back if it succeeds.
+// The reply of a command that succeeds.
 class Reply {
  public:
   template <class T>

@@ -181,7 +181,7 @@ Status free_mw(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 // ---- device memory ----
 
 Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Reply& reply) {
-  constexpr std::uint64_t kPartWork = 4;  // of looking at a part, in page list entries
+  constexpr std::uint64_t kPartWork = 4;  // to check a part, in page list entries
   device.registry.page_budget.work(device.registry.dm.counts().parts * kPartWork);
   tern_rsp_alloc_dm rsp;
   const Status st = device.registry.dm.alloc(cmd, admin.page_shift(), &rsp);

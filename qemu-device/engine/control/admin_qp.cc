@@ -169,7 +169,7 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr)
     --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
-  constexpr std::uint64_t kGroupWork = 64;  // of leaving a group, in page list entries
+  constexpr std::uint64_t kGroupWork = 64;  // to leave a group, in page list entries
   const std::uint32_t groups = device.port.multicast.forget(*qp);
   device.lane.visits += groups;
   device.registry.page_budget.work(groups * kGroupWork);

@@ -15,7 +15,7 @@ bool is_srq_event(std::uint16_t type) {
   return type == TERN_EV_SRQ_ERR || type == TERN_EV_SRQ_LIMIT;
 }
 
-// Numbers and sizes that are not of this kind of SRQ must be 0.
+// Checks that the numbers and sizes that this kind of SRQ does not use are 0.
 Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
   const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
   const bool tm = cmd.flags == TERN_SRQ_F_TM;

@@ -33,13 +33,13 @@ class Device {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
-  // A frame alone, and one of a burst, which end_burst() ends.
+  // receive() handles a single frame, receive_more() one of a burst, which end_burst() ends.
   void receive(std::span<const std::byte> frame) {
     port.receive(frame);
     end_burst();
   }
-  // Returns what the frame costs in bytes: its own, or those of all the work that it caused if they
-  // are more.
+  // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
+  // is larger.
   std::uint64_t receive_more(std::span<const std::byte> frame) {
     const std::uint64_t before = lane.received;
     port.receive(frame);

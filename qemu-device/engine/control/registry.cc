@@ -44,7 +44,8 @@ std::uint64_t Registry::caps() const {
 
 bool Registry::qp_number_left() {
   if (!qps.full()) return true;
-  // Until one is free. Those that are not are looked at last by the next call.
+  // Checks the oldest first, and stops at the first that is free. The next call
+  // checks the others first.
   constexpr std::uint64_t kLookWork = 16;  // in page list entries
   for (std::size_t n = withheld_qpns_.size(); n != 0; --n) {
     page_budget.work(kLookWork);

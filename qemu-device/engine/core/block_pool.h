@@ -26,8 +26,7 @@ class BlockPool {
   [[nodiscard]] std::byte* take(std::size_t bytes);
   void give(std::byte* block, std::size_t bytes);
 
-  // Whether much memory is taken. An owner that can do with less then takes only enough for one
-  // step.
+  // Whether much memory is taken. The owner should then take only enough for one step.
   [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
   void set_plenty(std::size_t bytes) { plenty_ = bytes; }
   [[nodiscard]] std::size_t taken() const { return taken_; }

@@ -37,8 +37,8 @@ class CongestionParams {
   std::array<std::uint32_t, TERN_CC_NUM> values_;
 };
 
-// Reads "on", "off", or words NAME=VALUE that are separated by spaces; what is not named has its
-// default. On an error returns nothing, with the reason in `error`.
+// Parses "on", "off", or words NAME=VALUE separated by spaces; other parameters get their defaults.
+// On an error returns nothing, with the reason in `error`.
 [[nodiscard]] std::optional<CongestionParams> parse_congestion(std::string_view text,
                                                                std::string& error);
 

@@ -16,7 +16,7 @@ struct Counters {
   void add_eth(unsigned index, std::uint64_t n = 1) { eth[index] += n; }
 };
 
-// CREATE_COUNTER_SET: counts for the QPs that are bound to it.
+// A counter set (CREATE_COUNTER_SET), which counts for the QPs bound to it.
 struct CounterSet {
   Counters values;
   std::uint32_t users = 0;

@@ -25,9 +25,9 @@ class Effects {
     bool received = false;  // came from the wire: captured only
   };
 
-  // Returns room for a frame of up to `max` bytes, valid until the next call on this object.
+  // Returns space for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
-  // Makes the first `len` bytes of the room a frame.
+  // Makes the first `len` bytes of that space a frame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time);
   // These copy an existing frame. show() adds it for the capture tap only; send_unseen() hides it
   // from the tap, which has seen the original.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The event log (Documentation/spec/event-log.rst): a ring of records between the engine, which
-// puts them, and one reader in any thread. Nothing blocks: what finds no room is lost, and a record
-// says how many were.
+// The event log (Documentation/spec/event-log.rst): a ring of records with one writer, the engine,
+// and one reader in any thread. Neither blocks. Events that find the ring full are lost, and a
+// record reports their number.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class EventLog {
   // The oldest records, up to the end of the ring. They stay until taken().
   [[nodiscard]] std::span<const tern_log_event> records() const;
   void taken(std::size_t records);
-  // Records lost since the last one that says so.
+  // Records lost since the last record that reports losses.
   [[nodiscard]] std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:

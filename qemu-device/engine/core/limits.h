@@ -39,7 +39,7 @@ inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 26;
 inline constexpr std::uint32_t kMaxCmdPages = 65536;
 static_assert(std::uint64_t{64} << kMaxLogCq <= std::uint64_t{kMaxCmdPages} << 12);
 
-// Of a rate limit, in kbit/s: the port's speed (Mbit/s), or what 32 bits hold.
+// Largest rate limit, in kbit/s: the port's speed (Mbit/s), or what 32 bits hold.
 constexpr std::uint32_t max_rate(std::uint32_t link_speed) {
   constexpr std::uint32_t kMost = 4'000'000'000;
   return link_speed < kMost / 1'000 ? link_speed * 1'000 : kMost;

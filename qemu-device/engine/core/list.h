@@ -48,7 +48,7 @@ class Hook : public ListLink {
   T* owner_;
 };
 
-// The same as a base class of T, which takes no room for the owner.
+// The same as a base class of T, which takes no space in the owner.
 template <class T>
 class BaseHook : public ListLink {
  public:

@@ -97,7 +97,7 @@ class Mutations {
     return false;
   }
   [[nodiscard]] bool off(Rule rule) const { return off_ == rule; }
-  // Whether the operation may proceed: the rule is kept, or switched off.
+  // Whether the operation may proceed: it keeps the rule, or the rule is switched off.
   [[nodiscard]] bool holds(Rule rule, bool kept) const { return kept || off(rule); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Room for an object of one of several classes derived from Base. It is smaller than a variant
-// beside a pointer to Base.
+// Storage for an object of one of several classes derived from Base. It is smaller than a variant
+// plus a pointer to Base.
 #pragma once
 
 #include <algorithm>

@@ -7,10 +7,10 @@
 namespace tern {
 
 struct Polled {
-  std::uint32_t period = 0;    // of the last doorbell
+  std::uint32_t period = 0;    // number of the period of the last doorbell
   std::uint32_t moved_at = 0;  // QueuePoller's time when a poll last found work
   std::uint16_t idle = 0;      // polls without work, less QueuePoller::worth() for each with work
-  std::uint8_t rings = 0;      // doorbells in that period, of which all queues have kPeriod
+  std::uint8_t rings = 0;      // doorbells in that period; all queues together have kPeriod
   bool on = false;
 };
 

@@ -67,7 +67,7 @@ class Table {
   }
 
   [[nodiscard]] std::uint32_t count() const { return count_; }
-  // All numbers in use are below.
+  // All numbers in use are below it.
   [[nodiscard]] std::uint32_t end() const {
     return first_ + static_cast<std::uint32_t>(slots_.size());
   }

@@ -35,7 +35,7 @@ class Psn {
   [[nodiscard]] constexpr Psn plus(std::uint32_t n) const { return Psn(v_ + n); }
   [[nodiscard]] constexpr Psn next() const { return plus(1); }
   [[nodiscard]] constexpr Psn prev() const { return Psn(v_ - 1); }
-  // How far this PSN is ahead of `base`; negative when behind it.
+  // Distance from `base` to this PSN; negative if this PSN is before `base`.
   [[nodiscard]] constexpr std::int32_t ahead_of(Psn base) const {
     const std::uint32_t d = (v_ - base.v_) & kMask;
     return d & 0x800000U ? static_cast<std::int32_t>(d) - 0x1000000 : static_cast<std::int32_t>(d);

@@ -56,7 +56,7 @@ void Coalesced::start(std::span<const std::byte> frame, const Level& level) {
   mss_ = payload_ = level.end - level.payload;
 }
 
-// All but the lengths, the identification and the checksum.
+// Compares all fields but the lengths, the identification and the checksum.
 bool Coalesced::same_network(std::span<const std::byte> frame) const {
   if (ipv4_) {
     return equal(frame, headers_, 0, l3_ + kIpv4Length) &&
@@ -73,7 +73,7 @@ bool Coalesced::id_follows(std::uint16_t id) const {
   return id == static_cast<std::uint16_t>(fixed_id_ ? first : first + segments_);
 }
 
-// All but the sequence number, the checksum, PSH and FIN.
+// Compares all fields but the sequence number, the checksum, PSH and FIN.
 bool Coalesced::same_transport(std::span<const std::byte> frame) const {
   return get32(frame, l4_ + kTcpSequence) == get32(headers_, l4_ + kTcpSequence) + payload_ &&
          equal(frame, headers_, l4_, l4_ + kTcpSequence) &&

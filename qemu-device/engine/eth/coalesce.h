@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Receive coalescing (TERN_ETH_QF_COALESCE): the headers of a packet that several TCP segments
-// become. Nothing here knows a queue.
+// Receive coalescing (TERN_ETH_QF_COALESCE): builds the headers of a packet from several TCP
+// segments. Does not depend on queues.
 #pragma once
 
 #include <array>
@@ -12,29 +12,29 @@
 
 namespace tern::eth {
 
-// A packet from whose payload and headers segmentation makes the frames again, byte by byte.
+// A coalesced packet. Segmenting it again yields the same frames, byte by byte.
 class Coalesced {
  public:
-  // One tag, IPv6, TCP with all options.
+  // An Ethernet header with one tag, IPv6, TCP with all options.
   static constexpr std::size_t kMaxHeaders = 14 + 4 + 40 + 60;
 
-  // Whether a frame, if its checksums are right, may be one of several in a packet: TCP with
+  // Whether a frame with correct checksums may be one of several in a packet. It must be TCP with
   // payload and without padding, over IPv4 without options or IPv6 without extensions, with at most
-  // one tag. It has ACK, and of the other flags of TCP at most ECE, PSH and FIN.
+  // one tag. Of the TCP flags it has ACK, and at most ECE, PSH and FIN besides.
   [[nodiscard]] static bool may_join(std::span<const std::byte> frame, const Level& level);
-  // Whether another frame may follow such a frame: not after PSH or FIN, which only the last
-  // segment of a packet has.
+  // Whether another frame may follow such a frame. Not after PSH or FIN: only the last segment of a
+  // packet has them.
   [[nodiscard]] static bool may_lead(std::span<const std::byte> frame, const Level& level);
 
-  // The first frame of a packet, one that may join and lead.
+  // Starts a packet with its first frame, for which may_join() and may_lead() hold.
   void start(std::span<const std::byte> frame, const Level& level);
-  // Whether this frame, which may join, is the next one of the packet: its headers differ only in
-  // what segmentation sets.
+  // Whether this frame, for which may_join() holds, is the next one of the packet: its headers
+  // differ only in the fields that segmentation sets.
   [[nodiscard]] bool continues(std::span<const std::byte> frame, const Level& level) const;
-  // Adds this frame, which continues the packet.
+  // Adds this frame, for which continues() holds.
   void add(std::span<const std::byte> frame, const Level& level);
 
-  // Whether no frame can follow: the last one was shorter, or had PSH or FIN.
+  // Whether no frame can follow: the last frame was shorter, or had PSH or FIN.
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] std::uint32_t segments() const { return segments_; }
   // TERN_ETH_COALESCED_*; 0 for a single frame.

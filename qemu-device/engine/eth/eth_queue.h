@@ -23,13 +23,13 @@ struct TxDescriptors {
   std::uint32_t count = 0;
   std::uint64_t bytes = 0;  // of the frame
   bool offloads = false;    // txd[0] is a struct tern_eth_offload
-  bool misplaced = false;   // another one is, too
+  bool misplaced = false;   // another descriptor is one as well
 
-  // Those of the frame's bytes.
+  // Index of the first descriptor of the frame's bytes.
   [[nodiscard]] std::uint32_t first() const { return offloads ? 1 : 0; }
 };
 
-// A frame that is being cut into segments: it may take several turns.
+// A frame that is being segmented, which may take several turns.
 struct TxLarge {
   TxDescriptors descriptors;
   std::optional<eth::Outgoing> segments;  // nothing: no frame is being cut
@@ -37,14 +37,14 @@ struct TxLarge {
   std::array<std::byte, eth::Segmenter::kMaxHeaders> headers;
 };
 
-// The descriptors of the buffers that a received frame needs, copied, and the place of its next
-// byte.
+// The descriptors of the buffers that a received frame needs, copied, and the position of the next
+// byte to store.
 struct RxBuffers {
   std::array<tern_eth_rxd, TERN_ETH_MAX_RXD> rxd;
   std::uint32_t count = 0;
-  std::uint64_t room = 0;  // bytes of all of them
-  std::uint32_t at = 0;    // buffer
-  std::uint64_t used = 0;  // bytes of this one
+  std::uint64_t room = 0;  // bytes of all buffers
+  std::uint32_t at = 0;    // index of the current buffer
+  std::uint64_t used = 0;  // bytes used of the current buffer
 
   void clear() { room = at = count = 0, used = 0; }
 };

@@ -25,7 +25,8 @@ static_assert(sizeof(tern_eth_rxd) == sizeof(tern_eth_txd));
 constexpr std::uint8_t kRxFlags =
     TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS | TERN_ETH_QF_COALESCE;
 
-// A packet of several frames takes several buffers, and has no FCS.
+// Coalescing needs SCATTER and excludes KEEP_FCS: a packet of several frames takes several buffers,
+// and has no FCS.
 bool may_coalesce(std::uint8_t flags) {
   return (flags & TERN_ETH_QF_COALESCE) == 0 ||
          (flags & (TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS)) == TERN_ETH_QF_SCATTER;
@@ -205,7 +206,7 @@ Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
   constexpr unsigned kAddresses = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP;
   constexpr unsigned kAll = kAddresses | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
   const unsigned func = cmd.func & ~unsigned{TERN_RSS_F_INNER};
-  // The SPI of the other direction is another number, which no frame has.
+  // The SPI of the other direction is in no frame, so a symmetric hash cannot include it.
   const unsigned esp =
       func == TERN_RSS_FUNC_SYMMETRIC ? kAddresses : kAddresses | TERN_RSS_FIELD_SPI;
   if (!is_port(cmd.port) || cmd.log_entries > kLogEntriesMax || func > TERN_RSS_FUNC_SYMMETRIC ||
@@ -222,7 +223,7 @@ Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
              : TERN_ST_BAD_PARAM;
 }
 
-// Finds the objects that the entries name.
+// Looks up the objects that the entries name.
 Status Ethernet::resolve(Group& group) const {
   for (std::size_t i = 0; i < std::size_t{1} << group.cmd.log_entries; ++i) {
     const std::uint32_t id = le(group.cmd.entries[i]);
@@ -316,8 +317,8 @@ Status Ethernet::destroy_flow(std::uint32_t id) {
   return TERN_ST_OK;
 }
 
-// Whether frames of this port to the flow's destination address stay inside: the flow is one of raw
-// QPs, and matches the whole address.
+// Whether frames of this port to the flow's destination address are looped back: the flow is one of
+// raw QPs, and matches the whole address.
 bool Ethernet::claims(const tern_cmd_create_flow& cmd) const {
   if (cmd.kind != TERN_FLOW_NORMAL || !(le(std::uint16_t{cmd.layers}) & TERN_LAYER_ETH))
     return false;

@@ -49,7 +49,7 @@ class Ethernet {
   [[nodiscard]] Status destroy_flow(std::uint32_t id);
   void reset();
 
-  // Whether a flow or a group refers to the QP, which must not be destroyed then.
+  // Whether a flow or a group refers to the QP. Such a QP must not be destroyed.
   [[nodiscard]] bool refers_to_qp(std::uint32_t qpn) const;
 
   // ---- sending ----
@@ -59,16 +59,16 @@ class Ethernet {
   bool run(std::uint32_t budget);
   [[nodiscard]] bool waiting() const { return !kicked_.empty(); }
 
-  // Who sends a frame. The frames of a raw QP reach this port, too: those to its own address
-  // instead of the wire, those to groups besides.
+  // The sender of a frame. A raw QP's frames to this port's own address are looped back instead of
+  // sent; its frames to groups are both sent and looped back.
   struct Sender {
     std::uint32_t qpn = 0;  // 0: a transmit queue
     bool skip_self =
         false;  // its frames to groups do not come back to it (TERN_QP_F_NO_MCAST_LOOPBACK)
   };
   // Sends the frame in the first `bytes` bytes of `room`, which Effects::begin_frame() has just
-  // returned and which has space for eth::kMinFrame. Pads and counts it. It goes to the wire, or
-  // into this port, or to both. If the port is not active it is lost, and counted as an error.
+  // returned and which has space for eth::kMinFrame. Pads and counts it. The frame is sent, looped
+  // back, or both. If the port is not active it is lost, and counted as an error.
   void emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender);
 
   // ---- receiving ----
@@ -79,13 +79,13 @@ class Ethernet {
   void end_burst() {
     while (EthQueue* const q = opened_.front()) close(*q);
   }
-  // Shows a RoCE frame to this port to the sniffers.
+  // Gives a RoCE frame to this port to the sniffers.
   void sniff(std::span<const std::byte> frame) {
     if (steering.any_sniffer()) [[unlikely]]
       show_sniffers(frame);
   }
 
-  // Of each direction.
+  // Maximum of each direction.
   [[nodiscard]] std::uint16_t max_queues() const;
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
   [[nodiscard]] std::uint32_t rss_count() const { return groups_.count(); }
@@ -151,7 +151,7 @@ class Ethernet {
   [[nodiscard]] bool write_headers(RxOpen& open);
   void close(EthQueue& q);
 
-  // Both.
+  // Used by both directions.
   [[nodiscard]] bool read_pi(EthQueue& q);
   [[nodiscard]] std::size_t most_bytes() const;
   void complete(EthQueue& q, std::uint32_t index, tern_cqe& cqe);
@@ -167,10 +167,10 @@ class Ethernet {
   tern_cmd_set_rx_filter filter_{};
   eth::Target default_;
   Table<Group> groups_;
-  // Of groups of raw QPs: how many entries name a QP.
+  // Number of entries in groups of raw QPs that name a QP, by QP.
   std::map<std::uint32_t, std::uint32_t> qp_entries_;
-  // Destination addresses that flows to raw QPs match in full: how many flows, and the address of
-  // each such flow.
+  // Destination addresses that flows to raw QPs match in full: number of flows by address, and
+  // address by flow.
   std::map<std::uint64_t, std::uint32_t> claims_;
   std::map<std::uint32_t, std::uint64_t> claim_of_;
 };

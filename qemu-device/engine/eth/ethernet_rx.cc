@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Ethernet function: where received and looped back frames go.
+// The Ethernet function: delivery of received and looped back frames.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,8 +14,8 @@ namespace tern {
 
 namespace {
 
-// What the sender of a frame is charged, in bytes: for each queue that stores it, besides its
-// bytes, and for each lookup of flows.
+// Charges to the sender of a frame, in bytes: for each queue that stores it, in addition to its
+// length, and for each lookup of flows.
 constexpr std::uint32_t kFrameCost = 64;
 constexpr std::uint32_t kLookupCost = 16;
 
@@ -54,7 +54,7 @@ void Ethernet::receive(std::span<const std::byte> frame) {
   if (!addresses_.active() || frame.size() < eth::kHeader) return;
   Counters& counters = context_.counters;
   const bool flows = steering.flows() != 0;
-  // Without a working queue, the interface has no driver. The loss is not worth counting.
+  // Without a working queue, the interface has no driver: do not count the loss.
   const bool queue = first_rx_ != nullptr && !first_rx_->broken;
   if (!flows) [[likely]] {
     if (!queue) return;
@@ -77,15 +77,15 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
   if (!addresses_.active() || frame.size() < eth::kHeader || frame.size() > most_bytes()) return;
   const eth::Headers headers = eth::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
-  rx.kept = true;  // the counters of the HCA have it
+  rx.kept = true;  // the counters of the HCA include it
   const auto verdict = steering.classify(headers, frame.size(), true);
   context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
     give(target, rx, nullptr);
 }
 
-// Delivers a frame that this port sends to the receivers inside it. Returns whether it goes to the
-// wire, too.
+// Delivers a frame that this port sends to its own receivers. Returns whether the frame also goes
+// to the wire.
 bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender) {
   const Mac dst = destination(frame);
   const bool raw = sender.qpn != 0;
@@ -159,7 +159,7 @@ void Ethernet::give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sende
   if (context_.receive_frame(qpn, frame)) count_received(frame);
 }
 
-// Verifies the checksums, once.
+// Verifies the checksums, only once for each frame.
 void Ethernet::examine(RxFrame& frame) {
   if (frame.examined || !frame.headers.outer.ip()) return;
   frame.examined = true;
@@ -184,7 +184,7 @@ void Ethernet::count_received(RxFrame& frame) {
 // ---- receive queues ----
 
 // Reads descriptors until their buffers hold `size` bytes. Returns false if the frame must be
-// dropped, which is counted: no descriptor is used up then.
+// dropped: it is counted then, and uses no descriptor.
 bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
   Counters& counters = context_.counters;
   const std::uint32_t most = q.flag(TERN_ETH_QF_SCATTER) ? TERN_ETH_MAX_RXD : 1;
@@ -210,8 +210,8 @@ bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
   return true;
 }
 
-// Writes the next bytes of a frame to buffers that have room for them. Returns false if one is not
-// reachable.
+// Writes the next bytes of a frame to the buffers, which have space for them. Returns false if a
+// buffer is unreachable.
 bool Ethernet::write(RxBuffers& buffers, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t length = le(buffers.rxd[buffers.at].length);
@@ -260,8 +260,8 @@ void Ethernet::store(EthQueue& q, RxFrame& frame) {
 
 // ---- coalescing ----
 
-// Adds a frame to the queue's open packet. If it is none of its frames, completes the packet, so
-// that the order stays, and stores the frame; others may be added to it then.
+// Adds a frame to the queue's open packet. If the frame does not continue it, completes the packet
+// first to keep the order, then stores the frame, which may open another packet.
 void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
   const eth::Level& level = frame.headers.outer;
   const bool may_join = eth::Coalesced::may_join(frame.bytes, level);
@@ -283,8 +283,8 @@ void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
   opened_.push_back(q.opened);
 }
 
-// Appends the payload of a frame to the open packet, if it is the next one. Whatever prevents that,
-// the frame is a single one then.
+// Appends the payload of a frame to the open packet, if the frame continues it. On any failure the
+// frame stays a single one.
 bool Ethernet::join(EthQueue& q, RxFrame& frame) {
   RxOpen& open = *q.open;
   const eth::Level& level = frame.headers.outer;
@@ -306,8 +306,8 @@ bool Ethernet::join(EthQueue& q, RxFrame& frame) {
   return true;
 }
 
-// Reads descriptors until the buffers of the open packet hold `size` bytes. Returns false, and has
-// changed nothing, if that fails: the frame then closes the packet, and finds out why.
+// Reads descriptors until the buffers of the open packet hold `size` bytes. On failure returns
+// false and changes nothing: the frame then closes the packet, and storing it reports the reason.
 bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
   std::uint64_t room = buffers.room;
   std::uint32_t count = buffers.count;
@@ -328,7 +328,7 @@ bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
   return true;
 }
 
-// Replaces the headers of the first frame by those of the packet.
+// Replaces the headers of the first frame with those of the packet.
 bool Ethernet::write_headers(RxOpen& open) {
   const auto headers = open.packet.finish();
   open.buffers.at = 0;

@@ -13,13 +13,13 @@ namespace tern {
 namespace {
 
 constexpr std::uint32_t kFrameCost = 256;   // bytes of budget per frame besides its length
-constexpr std::uint32_t kTurn = 16 * 1024;  // a queue's turn, when others wait
+constexpr std::uint32_t kTurn = 16 * 1024;  // a queue's turn while others wait
 
 std::uint32_t cost_of(std::uint64_t bytes) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes + kFrameCost, UINT32_MAX));
 }
 
-// The first descriptor of a frame with offloads, as what it is.
+// The first descriptor of a frame with offloads.
 tern_eth_offload offload_of(const TxDescriptors& frame) {
   static_assert(sizeof(tern_eth_offload) == sizeof(tern_eth_txd) &&
                 offsetof(tern_eth_offload, flags) == offsetof(tern_eth_txd, flags));
@@ -38,8 +38,8 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
   return true;
 }
 
-// Round robin by bytes, as Lane::run_qps(): a turn that the budget cuts short continues in the next
-// run.
+// Round robin by bytes, like Lane::run_qps(): a turn that the budget cuts short continues in the
+// next run.
 bool Ethernet::run(std::uint32_t budget) {
   while (budget > 0 && context_.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();
@@ -77,7 +77,7 @@ bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent)
       q.ci += frame.count;
       cost = send(q, frame);
     }
-    // For the copies of a frame that is looped back.
+    // Include the copies of a looped back frame.
     cost += static_cast<std::uint32_t>(context_.received - before);
     if (q.broken) return false;
     spent = cost < UINT32_MAX - spent ? spent + cost : UINT32_MAX;
@@ -85,7 +85,7 @@ bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent)
   return q.large->segments || q.ci != q.pi;
 }
 
-// Copies the descriptors of the next frame. Returns kNothing if the last of them is not posted yet.
+// Copies the descriptors of the next frame. Returns kNothing if the last one is not posted yet.
 Ethernet::Took Ethernet::take(EthQueue& q, TxDescriptors& frame) {
   while (frame.count < q.pi - q.ci) {
     if (frame.count == TERN_ETH_MAX_TXD) {
@@ -111,7 +111,7 @@ Ethernet::Took Ethernet::take(EthQueue& q, TxDescriptors& frame) {
   return Took::kNothing;
 }
 
-// Completes the frame whose last descriptor is the last one taken.
+// Completes the frame that ends with the descriptor taken last.
 void Ethernet::sent(EthQueue& q, std::uint8_t status) {
   if (status != TERN_CQE_SUCCESS) context_.counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
   tern_cqe cqe{};
@@ -125,7 +125,7 @@ std::uint32_t Ethernet::send(EthQueue& q, const TxDescriptors& frame) {
   if (!frame.offloads && !frame.misplaced) [[likely]]
     return send_plain(q, frame);
   const tern_eth_offload offload = offload_of(frame);
-  // With EOP, the frame has no bytes.
+  // An offload descriptor with EOP would be a frame without bytes.
   if (frame.misplaced || le(std::uint16_t{offload.flags}) != TERN_ETH_F_OFFLOAD) {
     sent(q, TERN_CQE_LOC_LEN_ERR);
     return cost_of(0);
@@ -225,8 +225,8 @@ std::uint32_t Ethernet::send_segment(EthQueue& q) {
   return cost_of(bytes);
 }
 
-// Copies bytes [offset, offset + to.size()) of a posted frame, which has that many. Returns false
-// if they are not reachable.
+// Copies bytes [offset, offset + to.size()) of a posted frame, all of which exist. Returns false if
+// they are unreachable.
 bool Ethernet::gather(const TxDescriptors& frame, std::size_t offset, std::span<std::byte> to) {
   for (std::uint32_t i = frame.first(); i < frame.count && !to.empty(); ++i) {
     const std::size_t length = le(frame.txd[i].length);
@@ -246,7 +246,7 @@ bool Ethernet::gather(const TxDescriptors& frame, std::size_t offset, std::span<
 }
 
 void Ethernet::emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender) {
-  // As with an unplugged cable, the frame is lost and the sender is not told.
+  // As with an unplugged cable, the frame is lost and the sender sees success.
   if (!addresses_.active()) return context_.counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
   const std::size_t len = std::max(bytes, eth::kMinFrame);
   std::ranges::fill(room.subspan(bytes, len - bytes), std::byte{0});

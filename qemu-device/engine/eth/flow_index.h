@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Hash table of objects that the caller hashes and compares. A lookup looks at a bounded number of
+// Hash table of objects that the caller hashes and compares. A lookup probes a bounded number of
 // places, whatever the hashes are.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tern::eth {
 template <class T>
 class FlowIndex {
  public:
-  // Places that a lookup looks at.
+  // Places that a lookup probes at most.
   static constexpr std::size_t kMaxProbe = 64;
   static constexpr std::size_t kMinPlaces = 8;
   static constexpr std::size_t kMaxPlaces = 65536;
@@ -34,10 +34,10 @@ class FlowIndex {
     return nullptr;
   }
 
-  // Returns null if there is no place for it: too many hashes collide.
+  // Returns null if there is no free place: too many hashes collide.
   T* insert(std::uint32_t hash, std::unique_ptr<T> object) {
     T* const inserted = object.get();
-    // At most half of the places are taken, so that lookups of what is not there end soon.
+    // At most half of the places are taken, so that unsuccessful lookups end soon.
     if (2 * (count_ + 1) > places_.size() && !grow()) return nullptr;
     while (!put(places_, hash, object)) {
       if (!grow()) return nullptr;
@@ -52,7 +52,7 @@ class FlowIndex {
     while (places_[hole].object.get() != object) hole = (hole + 1) & mask;
     places_[hole].object.reset();
     --count_;
-    // Objects behind the hole move up, unless that is before their first place.
+    // Objects after the hole move up, but not before their first place.
     for (std::size_t i = (hole + 1) & mask; places_[i].object; i = (i + 1) & mask) {
       if (((i - places_[i].hash) & mask) < ((i - hole) & mask)) continue;
       places_[hole] = std::move(places_[i]);
@@ -83,7 +83,7 @@ class FlowIndex {
   [[nodiscard]] bool grow() {
     if (places_.size() == kMaxPlaces) return false;
     std::vector<Place> larger(2 * places_.size());
-    // In the order in which they are now: the distance of none of them from its first place grows.
+    // Insert in the present order: no object's distance from its first place grows.
     const std::size_t start = first_hole();
     for (std::size_t n = 0; n < places_.size(); ++n) {
       Place& place = places_[(start + n) & (places_.size() - 1)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the Ethernet function needs to know of every frame, without parsing it.
+// Properties of a frame that the Ethernet function needs before it parses the frame.
 #pragma once
 
 #include <bit>
@@ -30,8 +30,8 @@ inline std::uint64_t as_number(const std::uint8_t* mac) {
   return number;
 }
 
-// The index of its counter among TERN_ETH_CNT_TX_SIZES or TERN_ETH_CNT_RX_SIZES; `bytes` are
-// without FCS.
+// Index of the frame's counter among TERN_ETH_CNT_TX_SIZES or TERN_ETH_CNT_RX_SIZES; `bytes`
+// exclude the FCS.
 inline unsigned size_class(std::size_t bytes) {
   constexpr std::size_t kFcs = 4;
   constexpr std::size_t kSmallest = 64;

@@ -36,10 +36,10 @@ constexpr std::uint8_t kRouting = 43;
 constexpr std::uint8_t kFragment = 44;
 constexpr std::uint8_t kEspProtocol = 50;
 constexpr std::uint8_t kDestination = 60;
-// Nobody sends more; a frame cannot make the device walk further.
+// More than any sender uses. Bounds the work that one frame can cause.
 constexpr unsigned kMaxExtensions = 8;
 
-// Parses the headers of one level, which may use the bytes of a frame up to `end`.
+// Parses the headers of one level, in the bytes of a frame up to `end`.
 class Parser {
  public:
   Parser(std::span<const std::byte> frame, std::uint32_t end, bool lengths, Level& level)
@@ -79,7 +79,7 @@ class Parser {
     std::memcpy(to, frame_.data() + at, size);
   }
 
-  // The IP packet at `at` says that it has `length` bytes.
+  // The IP packet at `at` claims `length` bytes.
   void end_at(std::uint32_t at, std::uint32_t length) {
     level_.cut = length > end_ - at;
     if (!level_.cut) end_ = level_.end = at + length;
@@ -134,8 +134,8 @@ class Parser {
     if (!level_.fragment) transport(fields.protocol);
   }
 
-  // Walks the extension headers from `at` on, of which the first is `next`. Returns what follows
-  // them, or the one that ends the walk.
+  // Walks the extension headers from `at` on, of which the first is `next`. Returns the protocol
+  // after them, or the extension header that ends the walk.
   std::uint8_t extensions(std::uint32_t at, std::uint8_t next) {
     for (unsigned n = 0; n < kMaxExtensions; ++n) {
       if (next != kHopByHop && next != kRouting && next != kFragment && next != kDestination) break;

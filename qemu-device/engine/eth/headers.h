@@ -17,7 +17,7 @@ struct Level {
   struct Absent {};
   Level() : fields{} {}
   explicit Level(Absent) {
-  }  // without layers; the fields are not set, which costs as much as the rest of parse()
+  }  // no layers; fields stay unset, as setting them costs as much as the rest of parse()
 
   std::uint16_t layers = 0;    // TERN_LAYER_*
   tern_flow_fields fields;     // of the layers that are there; the others are 0
@@ -46,15 +46,15 @@ struct Headers {
   std::uint32_t vni = 0;
 };
 
-// Parses as far as the headers are whole and make sense: a header that is cut short or malformed is
-// not there, and none above it. As on other adapters, flows match a packet whose payload is cut. A
-// frame shorter than an Ethernet header has no layer. Tags of types 0x8100 and 0x88a8 are skipped,
-// up to two; the outer one is in fields.vlan if its type is 0x8100. Nothing is taken for TCP or UDP
-// behind an IPv6 routing header that still leads elsewhere: the checksums are those of the last
-// destination.
+// Parses as long as headers are complete and well-formed: a header that is cut short or malformed
+// counts as absent, like all headers above it. As on other adapters, flows match a packet whose
+// payload is cut. A frame shorter than an Ethernet header has no layer. Up to two tags of types
+// 0x8100 and 0x88a8 are skipped; the outer one is in fields.vlan if its type is 0x8100. After an
+// IPv6 routing header with segments left, nothing is taken for TCP or UDP: the checksums are those
+// of the last destination.
 [[nodiscard]] Headers parse(std::span<const std::byte> frame);
-// The outer headers of a frame whose payload is elsewhere: as if every length in them were that of
-// `headers`.
+// Parses the outer headers of a frame whose payload is elsewhere, as if every length in them were
+// that of `headers`.
 [[nodiscard]] Level parse_template(std::span<const std::byte> headers);
 
 }  // namespace tern::eth

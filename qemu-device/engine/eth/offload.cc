@@ -38,8 +38,8 @@ std::uint64_t load(const std::byte* at) {
   return word;
 }
 
-// The sum of a multiple of 32 bytes as 32-bit words, two 64-bit words at a time. Halves of 64-bit
-// words leave room for the carries of 2^32 of them.
+// Sums a multiple of 32 bytes as 32-bit words, two 64-bit words at a time. Each half is summed in
+// 64 bits, which hold the carries of 2^32 words.
 std::uint64_t wide_sum(const std::byte* at, const std::byte* end) {
   using Pair [[gnu::vector_size(16)]] = std::uint64_t;
   constexpr Pair kLow = {0xffffffff, 0xffffffff};
@@ -61,7 +61,7 @@ std::uint64_t wide_sum(const std::byte* at, const std::byte* end) {
   return total[0] + total[1];
 }
 
-// The sum of the bytes as words of this machine's byte order, not folded. The byte order matters
+// Sums the bytes as words of this machine's byte order, without folding. The byte order matters
 // only at the end (RFC 1071, 2 B).
 std::uint64_t native_sum(std::span<const std::byte> bytes) {
   constexpr std::size_t kWide = 32;
@@ -82,12 +82,12 @@ std::uint64_t native_sum(std::span<const std::byte> bytes) {
   return sum;
 }
 
-// Where the checksum of TCP or UDP is, from the start of its header.
+// Offset of the TCP or UDP checksum in its header.
 std::size_t checksum_offset(const Level& level) {
   return level.tcp() ? kTcpChecksum : kUdpChecksum;
 }
 
-// UDP's own length is bounded again: the frame may have changed since it was parsed.
+// Bounds UDP's own length again: the frame may have changed since it was parsed.
 std::size_t transport_length(std::span<const std::byte> frame, const Level& level) {
   const std::size_t most = level.end - level.l4;
   return level.tcp() ? most : std::min<std::size_t>(most, get16(frame, level.l4 + kUdpLength));
@@ -151,7 +151,7 @@ Checked check(std::span<const std::byte> frame, const Level& level) {
   checked.l3_ok = !level.ipv4() || ones_sum(frame.subspan(level.l3, level.l4 - level.l3)) == 0xffff;
   checked.wrong = !checked.l3_ok;
   if ((!level.tcp() && !level.udp()) || level.cut) return checked;
-  // UDP's 0 says that there is none.
+  // A UDP checksum of 0 means none.
   if (level.udp() && get16(frame, level.l4 + kUdpChecksum) == 0) return checked;
   checked.l4_ok = transport_sum(frame, level, transport_length(frame, level)) == 0xffff;
   checked.wrong |= !checked.l4_ok;

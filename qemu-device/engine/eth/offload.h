@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checksums, segmentation and hashes of frames in memory. Nothing here knows a queue.
+// Checksums, segmentation and hashes of frames in memory. Does not depend on queues.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace tern::eth {
 
-// The ones' complement sum of RFC 1071 of `bytes` as big-endian words, folded to 16 bits, on top of
-// `sum`. It is a number: storing it needs the conversion to network byte order.
+// Returns the ones' complement sum (RFC 1071) of `bytes` as big-endian words plus `sum`, folded to
+// 16 bits. The result is a number: convert it to network byte order before storing it.
 [[nodiscard]] std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum = 0);
 
 // TERN_ETH_OP_CSUM. A result of 0 becomes 0xffff, as in Linux. Returns false if the offsets do not
@@ -23,13 +23,13 @@ namespace tern::eth {
 // TERN_ETH_OP_IP_CSUM: fills in the checksums of the outer IPv4 header and of TCP or UDP. A UDP
 // checksum of 0 becomes 0xffff.
 void fill_checksums(std::span<std::byte> frame, const Level& level);
-// Of TCP over IPv4 or IPv6 with `length` bytes of TCP: fills in the checksum of an IPv4 header, and
-// as that of TCP the sum of the pseudo header. `headers`: the frame's bytes in front of the
+// For TCP over IPv4 or IPv6 with `length` bytes of TCP: fills in the checksum of an IPv4 header,
+// and the sum of the pseudo header as the TCP checksum. `headers`: the frame's bytes before the
 // payload, or more.
 void fill_pseudo_checksum(std::span<std::byte> headers, const Level& level, std::size_t length);
 
-// What the receiver of a frame can rely on (TERN_CQE_F_L3_OK, L4_OK). A UDP datagram over IPv4
-// without a checksum is not ok and not wrong, nor is a packet that is cut.
+// Checksum results for the receiver of a frame (TERN_CQE_F_L3_OK, L4_OK). A UDP datagram over IPv4
+// without a checksum is neither ok nor wrong, nor is a packet that is cut.
 struct Checked {
   bool l3_ok = false;
   bool l4_ok = false;
@@ -40,7 +40,7 @@ struct Checked {
 // The segments of a large frame (TERN_ETH_OP_TSO, TERN_ETH_OP_USO).
 class Segmenter {
  public:
-  // They bound what one frame makes the device do.
+  // Limits of the work that one frame can cause.
   static constexpr std::size_t kMaxHeaders = 256;
   static constexpr std::size_t kMaxSegments =
       8192;  // 64 KiB in segments of 8 bytes, the smallest of Linux
@@ -54,16 +54,15 @@ class Segmenter {
                                                      const tern_eth_offload& ops);
 
   [[nodiscard]] std::size_t count() const { return count_; }
-  // Payload bytes of segment `i`: [offset, offset + length) of the frame's bytes behind the
-  // headers.
+  // Payload bytes of segment `i`: [offset, offset + length) of the frame's bytes after the headers.
   struct Piece {
     std::size_t offset;
     std::size_t length;
   };
   [[nodiscard]] Piece piece(std::size_t i) const;
-  // Completes segment `i`, of which the headers and the payload are in `frame`: lengths,
-  // identification, sequence number, flags and checksums. As Linux does in software: FIN and PSH
-  // only in the last segment, CWR only in the first.
+  // Completes segment `i`, whose headers and payload are in `frame`: lengths, identification,
+  // sequence number, flags and checksums. Like Linux in software: FIN and PSH only in the last
+  // segment, CWR only in the first.
   void finish(std::size_t i, std::span<std::byte> frame) const;
 
  private:
@@ -79,7 +78,8 @@ struct Hash {
   std::uint32_t value = 0;
   std::uint8_t type = TERN_ETH_HASH_NONE;
 };
-// The Toeplitz hash with one key. Making it takes about a thousand steps: once for a key.
+// The Toeplitz hash with one key. Construct it once for each key: that takes about a thousand
+// steps.
 class Toeplitz {
  public:
   static constexpr std::size_t kMaxInput = 36;  // IPv6 addresses, and ports or an SPI
@@ -94,7 +94,7 @@ class Toeplitz {
   }
 
  private:
-  // What each half of each byte of the input contributes.
+  // The contribution of each half of each input byte.
   std::array<std::array<std::uint32_t, 16>, 2 * kMaxInput> table_;
 };
 
@@ -102,7 +102,7 @@ class Toeplitz {
 // source address, destination address, source port, destination port, SPI. `func`: TERN_RSS_FUNC_*.
 [[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func,
                             std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz);
-// The same without a prepared key: slow.
+// The same without a prepared key; slow.
 [[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func,
                             std::span<const std::uint8_t, 8> fields,
                             std::span<const std::uint8_t, 40> key);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Places of fields in headers, in bytes, and flags of TCP: what more than one file changes or
-// compares.
+// Offsets of header fields, in bytes, and TCP flags that more than one file uses.
 #pragma once
 
 #include <cstddef>

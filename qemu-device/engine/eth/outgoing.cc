@@ -31,7 +31,8 @@ std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload,
   if ((ops & ~(kCut | kSums | TERN_ETH_OP_VLAN)) != 0 || (ops & kSums) == kSums ||
       offload.rsvd_e != 0)
     return std::nullopt;
-  // The tag counts: the peer must be able to receive the frame.
+  // The tag counts towards the limit: the peer must be able to receive the
+  // frame.
   if (ops & TERN_ETH_OP_VLAN) most -= kTag;
   if (!segments(offload)) {
     if (length < kHeader || length > most) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The frames that a posted frame becomes: one, or the segments of a large one. Used by the transmit
-// queues and by raw QPs.
+// The frames sent for a posted frame: the frame itself, or its segments. Used by transmit queues
+// and raw QPs.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,24 @@ inline constexpr std::size_t kMinFrame = 60;  // without FCS
 
 class Outgoing {
  public:
-  // Whether the posted frame is cut into segments: then make() needs its headers.
+  // Whether the posted frame is segmented: then make() needs its headers.
   [[nodiscard]] static bool segments(const tern_eth_offload& offload);
 
-  // Checks the operations (not flags) and the lengths. `headers`: of a frame that is cut the first
-  // header_len bytes, at most Segmenter::kMaxHeaders; they are used only in this call. `length`:
-  // bytes of the posted frame. `most`: bytes of a frame on the wire. Nothing if the frame must be
-  // refused with TERN_CQE_LOC_LEN_ERR.
+  // Checks the operations (not flags) and the lengths. `headers`: the first header_len bytes of a
+  // frame to segment, at most Segmenter::kMaxHeaders, used only in this call. `length`: bytes of
+  // the posted frame. `most`: limit of bytes of a frame on the wire. Returns nothing if the frame
+  // must be refused with TERN_CQE_LOC_LEN_ERR.
   [[nodiscard]] static std::optional<Outgoing> make(const tern_eth_offload& offload,
                                                     std::span<const std::byte> headers,
                                                     std::uint64_t length, std::size_t most);
 
   [[nodiscard]] std::size_t count() const { return segmenter_ ? segmenter_->count() : 1; }
-  // Bytes of headers that each frame begins with, and the bytes of the posted frame that follow
-  // them in frame `i`. A frame that is not cut has no headers, and its piece is all of it.
+  // headers(): bytes of headers at the start of each frame. piece(i): bytes of the posted frame
+  // that follow them in frame `i`. A frame that is not segmented has no headers, and its piece is
+  // all of it.
   [[nodiscard]] std::size_t headers() const { return headers_; }
   [[nodiscard]] Segmenter::Piece piece(std::size_t i) const;
-  // Offset in the room of frame `i` where its bytes are gathered: a tag is inserted in front.
+  // Offset in the room of frame `i` at which to gather its bytes: a tag is inserted in front.
   [[nodiscard]] std::size_t start() const { return tags() ? kTag : 0; }
   // Bytes of frame `i` on the wire, without padding: start() + headers() + piece(i).length.
   [[nodiscard]] std::size_t bytes(std::size_t i) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A received frame, on its way from the Ethernet function to a receive queue or a raw QP.
+// A received frame, passed from the Ethernet function to a receive queue or a raw QP.
 #pragma once
 
 #include <array>
@@ -18,12 +18,13 @@ struct RxFrame {
   eth::Checked checked{};
   eth::Hash hash{};       // of the RSS group
   std::uint32_t tag = 0;  // of the flow
-  // The Ethernet function's notes: whether `checked` is set, and whether a receiver has stored the
+  // State of the Ethernet function: whether `checked` is set, and whether a receiver has stored the
   // frame.
   bool examined = false;
   bool kept = false;
 
-  // Whether TERN_ETH_QF_STRIP_VLAN or TERN_QP_F_STRIP_VLAN finds an outer tag of type 0x8100.
+  // Whether the frame has an outer tag of type 0x8100, which TERN_ETH_QF_STRIP_VLAN or
+  // TERN_QP_F_STRIP_VLAN strips.
   [[nodiscard]] bool tagged() const {
     return bytes.size() >= 18 && bytes[12] == std::byte{0x81} && bytes[13] == std::byte{0x00};
   }
@@ -35,13 +36,13 @@ struct RxFrame {
 // The bytes of a frame that a receiver stores, as pieces.
 class StoredFrame {
  public:
-  // `fcs`: 4 bytes of FCS, of the frame as it was on the wire, follow.
+  // `fcs`: the 4 bytes of FCS that the frame had on the wire follow.
   StoredFrame(const RxFrame& frame, bool strip, bool fcs);
   StoredFrame(const StoredFrame&) = delete;
   StoredFrame& operator=(const StoredFrame&) = delete;
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  // Up to three; none is empty.
+  // Up to three pieces, none empty.
   [[nodiscard]] std::span<const std::span<const std::byte>> pieces() const {
     return std::span(pieces_).first(count_);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tuple space search: flows that look at the same bits of the same headers, with the same priority,
+// Tuple space search: flows that compare the same bits of the same headers, with the same priority,
 // have the same shape. Each shape has a hash table from the values of those bits to the flows, so
 // that a frame needs one lookup for each shape.
 #include "eth/steering.h"
@@ -26,7 +26,7 @@ constexpr std::uint16_t kInnerLayers = TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_L
                                        TERN_LAYER_IPV6 | TERN_LAYER_TCP | TERN_LAYER_UDP;
 constexpr std::uint16_t kLayers = kInnerLayers | TERN_LAYER_VXLAN;
 
-// All that a flow can look at, or the mask of what it does look at.
+// All fields that a flow can compare, or the mask of those that it does compare.
 struct Fields {
   tern_flow_fields outer{};
   std::uint32_t vni = 0;
@@ -161,7 +161,7 @@ struct Group {
   Chain takers;
   Chain continuing;
   std::uint32_t hash = 0;
-  Words key{};  // values of the words that the shape looks at
+  Words key{};  // values of the words that the shape compares
 
   [[nodiscard]] Chain& chain(const Flow& flow) { return flow.continues ? continuing : takers; }
 };
@@ -171,7 +171,7 @@ struct Shape {
   std::uint16_t layers = 0;
   std::uint16_t inner_layers = 0;
   std::uint32_t priority = 0;
-  std::size_t count = 0;                     // words that it looks at
+  std::size_t count = 0;                     // words compared
   std::array<std::uint8_t, kWords> where{};  // their indices
   Words mask{};                              // their masks
   Words whole{};                             // the mask by which the shape is found
@@ -185,8 +185,8 @@ struct Shape {
   }
 };
 
-// The words of a frame, without the inner ones if there are none: no shape that applies looks at
-// them then.
+// The words of a frame. Leaves the inner words unset if the frame has no inner headers: no shape
+// that applies compares them.
 void fill(Words& frame, const Headers& headers) {
   std::memcpy(frame.data(), &headers.outer.fields, sizeof(headers.outer.fields));
   std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, vni), &headers.vni,
@@ -234,7 +234,7 @@ struct Steering::State {
   std::uint64_t next_sequence = 0;
 };
 
-// Returns the shape of a flow, a new one if need be; null if there are too many.
+// Returns the shape of a flow, a new one if necessary; null if there are too many.
 Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& mask) {
   auto shape = std::make_unique<Shape>();
   shape->kind = cmd.kind;
@@ -261,7 +261,7 @@ Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& 
   return shapes.insert(at, std::move(shape))->get();
 }
 
-// Returns the group of flows with these values, a new one if need be; null if too many collide.
+// Returns the group of flows with these values, a new one if necessary; null if too many collide.
 Group* Steering::State::group_of(Shape& shape, const Fields& value) const {
   const Key key = key_of(shape, words(value));
   if (Group* const group = find_group(shape, key)) return group;
@@ -373,7 +373,7 @@ namespace {
 // The flows with CONTINUE that a frame matches at one priority, by creation.
 class Matches {
  public:
-  // Takes those of a group, but no more than `room` of all groups together.
+  // Adds the flows of a group, but no more than `room` of all groups together.
   void add(const Group& group, std::size_t room) {
     std::size_t n = 0;
     for (Flow* flow = group.continuing.first; flow != nullptr && n < room; flow = flow->next, ++n) {

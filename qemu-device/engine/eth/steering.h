@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The steering table of a port: flows by priority, and their counters. It knows destinations by
-// number only.
+// The steering table of a port: flows by priority, and their counters. Destinations are only
+// numbers here.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace tern::eth {
 
-// Where a flow gives a frame.
+// The destination to which a flow gives a frame.
 struct Target {
   std::uint8_t dest = TERN_DEST_NONE;
   std::uint32_t id = 0;
@@ -30,7 +30,7 @@ class Steering {
   // More of them neither get a copy nor count.
   static constexpr std::size_t kMaxCopies = 16;
 
-  // `seed`: of the hash tables. Random and secret, so that nobody can choose flows that collide.
+  // `seed`: of the hash tables. Random and secret, so that nobody can choose colliding flows.
   explicit Steering(std::uint64_t seed = 0);
   ~Steering();
 
@@ -43,7 +43,7 @@ class Steering {
   [[nodiscard]] Status destroy_counter(std::uint32_t id);
   void reset();
 
-  // Whether there is any flow but sniffers: without one, classify() need not be called.
+  // Whether there is a flow other than a sniffer: otherwise classify() need not be called.
   [[nodiscard]] bool any() const;
   [[nodiscard]] bool any_sniffer() const;
   // Whether a flow refers to this destination.

@@ -143,7 +143,7 @@ bool Faults::change(FaultChange change, std::string& error) {
 }
 
 bool Faults::add(std::vector<FaultRule> rules, std::string& error) {
-  // They must remain a text that can be set at once.
+  // The rules must stay short enough to set as one text.
   std::size_t bytes = 0;
   for (const Active& a : rules_) bytes += a.rule.text.size() + 1;
   for (const FaultRule& rule : rules) bytes += rule.text.size() + 1;
@@ -164,7 +164,7 @@ bool Faults::add(std::vector<FaultRule> rules, std::string& error) {
   return true;
 }
 
-// Removes the first rule with the text of each.
+// Removes, for each of `rules`, the first rule with the same text.
 bool Faults::remove(const std::vector<FaultRule>& rules, std::string& error) {
   std::vector<Active> left = rules_;
   for (const FaultRule& rule : rules) {
@@ -296,7 +296,7 @@ void Faults::pass(Side side, std::span<const std::byte> frame, bool inside) {
   port_.send(frame);
 }
 
-// Returns false if there is no room: the frame then passes at once.
+// Returns false if too many frames are held: the frame then passes at once.
 bool Faults::hold(Held held, Nanos wait) {
   if (held_.size() >= kMaxHeld) {
     ++overflows_;
@@ -307,7 +307,8 @@ bool Faults::hold(Held held, Nanos wait) {
   return true;
 }
 
-// A frame has passed those held behind others. Passes on the ones that have waited for enough.
+// A frame has passed: counts it for the frames that wait to be overtaken, and passes on those that
+// have waited for enough.
 void Faults::overtaken(Side side) {
   std::vector<Held> due;
   for (auto it = held_.begin(); it != held_.end();) {

@@ -22,7 +22,7 @@ namespace tern {
 
 class Faults final : public DmaGate {
  public:
-  // Where frames go that the rules let through. Its functions must not call back with a packet.
+  // Receives the frames that the rules let through. Must not call back with a packet.
   class Port {
    public:
     virtual ~Port() = default;
@@ -35,16 +35,17 @@ class Faults final : public DmaGate {
 
   // Limit of frames that are held back. At the limit, further frames pass at once.
   static constexpr std::size_t kMaxHeld = 4096;
-  // A frame held behind others waits no longer than this, unless it is also delayed for longer.
+  // Longest time that a frame waits for others to overtake it, unless it is also delayed for
+  // longer.
   static constexpr Nanos kMaxWait = 100'000'000;
 
   Faults(Port& port, TimerQueue& timers, Host& host);
   ~Faults() override;
 
-  // Changes the rules. Those that stay keep their counts. Frames that are held back pass when the
+  // Changes the rules. Rules that stay keep their counts. Frames that are held back pass when the
   // timers next run, unless rules were only added. A new fatal rule that waits for no packet
-  // applies at once. Returns false and changes nothing if a rule to remove is not there, or if
-  // there would be too many; `error` then says so.
+  // applies at once. Returns false and changes nothing if a rule to remove does not exist, or if
+  // there would be too many; `error` then gives the reason.
   [[nodiscard]] bool change(FaultChange change, std::string& error);
   [[nodiscard]] bool empty() const { return rules_.empty(); }
 
@@ -73,13 +74,13 @@ class Faults final : public DmaGate {
     std::vector<std::byte> frame;
     Side side;
     bool inside;
-    std::uint64_t behind;  // frames of this side to wait for; 0: only for the time
+    std::uint64_t behind;  // frames of this side that must pass first; 0: only the time counts
   };
 
   void carry(Side side, std::span<const std::byte> frame, bool inside);
   [[nodiscard]] Verdict judge(Side side, const Header& header, std::vector<std::byte>& changed,
                               std::span<const std::byte> frame);
-  // An event for the log: the rule is applied. The packet or access that it is applied to is added.
+  // Builds the log event of an applied rule. The caller adds the packet or access.
   [[nodiscard]] LogEvent applied(const Active& rule) const;
   void pass(Side side, std::span<const std::byte> frame, bool inside);
   [[nodiscard]] bool add(std::vector<FaultRule> rules, std::string& error);

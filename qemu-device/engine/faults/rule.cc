@@ -76,7 +76,7 @@ std::optional<std::uint64_t> to_number(std::string_view s) {
   return value;
 }
 
-// Converts "0.05" or "5%" to millionths, with at most six digits after the point.
+// Converts a number such as "0.05" or "5%" to millionths; at most six digits after the point.
 std::optional<std::uint32_t> to_millionths(std::string_view s) {
   const bool percent = s.ends_with('%');
   if (percent) s.remove_suffix(1);

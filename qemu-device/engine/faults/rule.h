@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fault rules: what goes wrong, and when. Documentation/faults.rst has the grammar.
+// Fault rules. Documentation/faults.rst has the grammar.
 #pragma once
 
 #include <bitset>
@@ -33,7 +33,7 @@ struct FaultRule {
   // The part of a packet in which one bit is flipped.
   enum class Part : std::uint8_t { kIcrc, kPayload, kPsn, kQp, kOpcode, kAny, kBit };
 
-  std::string text;  // as it was written
+  std::string text;  // as the user wrote it
 
   // Packets that match.
   std::bitset<256> opcodes = std::bitset<256>().set();
@@ -65,11 +65,12 @@ struct FaultRule {
   bool sealed = false;  // the ICRC is recomputed
 };
 
-// Parses the rules of `text`. Returns nothing if one is wrong; `error` then says which and why.
+// Parses the rules of `text`. Returns nothing if one is wrong; `error` then names it and the
+// reason.
 [[nodiscard]] std::optional<std::vector<FaultRule>> parse_faults(std::string_view text,
                                                                  std::string& error);
 
-// Rules that replace those in force, are added to them, or are removed from them.
+// Rules that replace the present ones, are added to them, or are removed from them.
 struct FaultChange {
   enum class Kind : std::uint8_t { kReplace, kAdd, kRemove };
   Kind kind = Kind::kReplace;

@@ -15,12 +15,12 @@ namespace {
 // A QP's turn in bytes: payload, and kPacketCost for each packet. With N other QPs ready, no QP
 // waits for more than N turns. A lone QP continues to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
-constexpr std::uint32_t kVisitCost = 256;  // bytes, of an object visited on behalf of another one
+constexpr std::uint32_t kVisitCost = 256;  // bytes, for an object visited on behalf of another one
 constexpr unsigned kTimers = 64;
 constexpr unsigned kNotifications = 64;  // in one run
-constexpr unsigned kEvents = 256;        // that waited and are posted at once
+constexpr unsigned kEvents = 256;        // waiting events posted at once
 
-// How many objects a part of a run may visit: those of about half of the budget.
+// Limit of objects that a part of a run may visit: the cost is about half of the budget.
 constexpr std::uint32_t visits_for(std::uint32_t budget) {
   return std::max(budget / 2 / kVisitCost, 1U);
 }
@@ -40,7 +40,7 @@ Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget
   set_congestion(config.congestion);
 }
 
-// ---- Context: what the layers below see ----
+// ---- Context: functions for the layers below ----
 
 void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
 
@@ -121,7 +121,7 @@ void Lane::reset() {
 
 void Lane::read_arms() {
   if (written_cqs.empty()) return;
-  // Software stores the word, issues a full barrier, and then looks for CQEs.
+  // Software stores the word, issues a full barrier, and then checks for CQEs.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   while (Cq* const cq = written_cqs.pop_front()) cq->arm();
 }
@@ -139,7 +139,7 @@ std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
   return uars.run(visits_for(budget)) * kVisitCost;
 }
 
-// Notifies users of CQs that have failed, likewise.
+// Notifies users of CQs that have failed, with the same limit.
 std::uint32_t Lane::notify_cq_users(std::uint32_t budget) {
   const std::uint32_t most = visits_for(budget);
   std::uint32_t left = most;
@@ -149,7 +149,7 @@ std::uint32_t Lane::notify_cq_users(std::uint32_t budget) {
   return (most - left) * kVisitCost;
 }
 
-// Looks for XRC targets that hold a WQE whose CQ has failed, likewise.
+// Looks for XRC targets that hold a WQE whose CQ has failed, with the same limit.
 std::uint32_t Lane::walk_xrc_targets(std::uint32_t budget) {
   std::uint32_t n = 0;
   for (const std::uint32_t most = visits_for(budget); n < most && xrc_unseen_ != 0; ++n) {

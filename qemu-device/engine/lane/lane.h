@@ -33,16 +33,16 @@ class Lane final : public Context {
   bool run(std::uint32_t budget, bool more);
   // Allows polling from time `from` on: QueuePoller::allow() of send and transmit queues.
   void allow_polling(Nanos from);
-  // Polls queues. Returns false while run() would find nothing to do, and true also when no
-  // queue is polled any more.
+  // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
+  // is polled any more.
   bool look();
   [[nodiscard]] Nanos next_deadline() const { return status.enabled() ? timers.next() : kNever; }
 
-  // Reads the arm words of the CQs that got CQEs since the last call: software need not kick for an
-  // arm that it stored before.
+  // Reads the arm words of the CQs that got CQEs since the last call: an arm stored before the CQEs
+  // needs no doorbell.
   void read_arms();
-  // Posts events that waited for room in the asynchronous or the fault EQ. If there are many, run()
-  // does the rest.
+  // Posts events that waited for space in the asynchronous or the fault EQ. If there are many,
+  // run() posts the rest.
   void flush_events();
   // Sets the parameters of congestion control, for now and after each reset.
   void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
@@ -69,11 +69,11 @@ class Lane final : public Context {
   const Table<Srq>& srqs_;
   Port& port_;
   List<Qp> ready_;
-  List<Qp> notifying_;  // QPs whose peer has to learn of congestion
+  List<Qp> notifying_;  // QPs whose peer must be notified of congestion
   PageQueue kernel_events_;
   CongestionParams congestion_preset_;
   bool unfinished_ = false;  // the last run() left work
-  bool flushing_ = false;    // events wait that may have room
+  bool flushing_ = false;    // events wait that may have space now
   Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it

@@ -53,7 +53,7 @@ class Port {
   // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its
   // group.
   std::uint32_t dispatch(Packet& packet, const Qp* except = nullptr);
-  // Tells the peer of the QP about congestion on the way from it (IBTA A17.9.3).
+  // Notifies the peer of the QP of congestion on the path from it (IBTA A17.9.3).
   void send_notification(Qp& qp);
 
   void set_link(bool up);
@@ -87,7 +87,7 @@ class Port {
   std::uint32_t notify(Qp* qp, const Packet& packet);
   void congested(const Packet& packet);
 
-  // Made with the first rules. After the last ones it still passes on what they held back.
+  // Created with the first rules. Stays after the last ones, to pass on the frames held back.
   std::unique_ptr<PortFaults> injector_;
 };
 

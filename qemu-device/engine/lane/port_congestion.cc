@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Congestion of RoCEv2 (IBTA A17.9): the notification point, and what a notification from the wire
-// means. transport/reaction_point.h has the other end.
+// Congestion of RoCEv2 (IBTA A17.9): the notification point, and the handling of notifications from
+// the wire. transport/reaction_point.h has the reaction point.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -33,8 +33,8 @@ std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
   return 1;
 }
 
-// A packet with "congestion experienced" arrived. Its QP notifies the peer, unless it has done
-// so a short time ago. The peer may be any host: what it makes us store is one place in a list.
+// Handles a packet marked "congestion experienced": its QP notifies the peer, unless it has done so
+// recently. The peer may be any host: it can make us store no more than one list entry.
 void Port::congested(const Packet& packet) {
   lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
   Qp* const qp = qps_.find(packet.dest_qp.value);

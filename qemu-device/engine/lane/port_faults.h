@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Connects a port with its fault rules: serialises outgoing packets to frames, and forwards the
-// frames that the rules let through.
+// Connects a port with its fault rules: serialises outgoing packets to frames, and forwards frames
+// that pass the rules.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class PortFaults final : public Faults::Port {
   PortFaults(const PortFaults&) = delete;
   PortFaults& operator=(const PortFaults&) = delete;
 
-  // As Faults::change(). The rules apply to the device's memory accesses as well.
+  // Like Faults::change(). The rules apply to the device's memory accesses as well.
   [[nodiscard]] bool change(FaultChange change, std::string& error);
   // Sends a packet to the wire or in loopback, as its route says.
   void emit(const Packet& packet, std::uint16_t ip_id);

@@ -18,8 +18,7 @@ std::uint16_t flags_of(const Packet& packet, const OpTraits& t) {
 
 }  // namespace
 
-// A received packet has the number of its source only in a DETH; otherwise the peer is that of the
-// QP.
+// A received packet has its source's QP number only in a DETH; otherwise the QP's peer is logged.
 void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) const {
   const OpTraits& t = traits(packet.transport, packet.op);
   const bool sent = type == TERN_LOG_SENT || reason == TERN_LOG_DROP_LINK;

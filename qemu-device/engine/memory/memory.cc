@@ -30,7 +30,7 @@ Status check_access(std::uint32_t access, bool listed) {
   return remote_change && !(access & TERN_ACCESS_LOCAL_WRITE) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
-// Memory behind TERN_LKEY_NULL, used again and again.
+// Size of the memory for TERN_LKEY_NULL, which repeats.
 constexpr std::size_t kNullBytes = 64 << 10;
 
 constexpr std::uint32_t kRemoteRights =
@@ -44,7 +44,7 @@ Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t leng
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
-// TERN_LOG_RULE_* of the first right that lacks.
+// TERN_LOG_RULE_* of the first missing right.
 [[gnu::noinline, gnu::cold]] std::uint8_t rule_of_right(std::uint32_t lacking) {
   if (lacking & TERN_ACCESS_LOCAL_WRITE) return TERN_LOG_RULE_MR_LOCAL_WRITE;
   if (lacking & TERN_ACCESS_REMOTE_WRITE) return TERN_LOG_RULE_MR_REMOTE_WRITE;
@@ -76,7 +76,7 @@ Memory::Region* Memory::find(std::uint32_t key) const {
   return entry && entry->region.key == key ? &entry->region : nullptr;
 }
 
-// Inlined: accesses that are permitted pay for the comparisons alone.
+// Inlined: permitted accesses pay only for the comparisons.
 [[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region,
                                                                const Accessor& who,
                                                                std::uint64_t addr,
@@ -265,7 +265,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   if (flags & ~(TERN_MR_F_INCOMPLETE | TERN_MR_F_SPARSE)) return TERN_ST_BAD_PARAM;
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
   const bool sparse = flags & TERN_MR_F_SPARSE;
-  // UPDATE_PAGES brings the list later; the command must carry none.
+  // UPDATE_PAGES provides the list later; the command must have none.
   if ((incomplete || sparse) && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST))
     return TERN_ST_BAD_PARAM;
   if (pages.kind == TERN_PAGES_DIRECT) {
@@ -309,7 +309,7 @@ Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
   return TERN_ST_OK;
 }
 
-// A region for REG_MR begins closed, with room for a page list.
+// A region for REG_MR begins closed, with space for a page list.
 Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
   tern_cmd_create_mr rest = cmd;
   rest.pages.num = 0;

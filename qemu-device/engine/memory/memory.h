@@ -69,7 +69,7 @@ class Memory {
   [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                    std::uint64_t len, bool whole, std::uint32_t rights) const;
 
-  // Where the last access that returned kPending stopped.
+  // Position at which the last access that returned kPending stopped.
   struct Missing {
     std::uint64_t addr = 0;    // first absent byte, as an address of the region
     std::uint64_t length = 0;  // bytes of the access from there to its end
@@ -112,9 +112,9 @@ class Memory {
   // Hint that `key`, which need not be valid, will be used soon.
   void prefetch(std::uint32_t key) const { entries_.prefetch(key >> TERN_KEY_INDEX_SHIFT); }
 
-  // Number of keys that belong to the PD; FREE_PD fails while there are any.
+  // Number of keys of the PD; FREE_PD fails while there are any.
   [[nodiscard]] std::uint32_t users_of(Pdn pd) const;
-  // Whether a bound type 2 window refers to the QP by its number, which must not be reused then.
+  // Whether a bound type 2 window refers to the QP number. Such a number must not be reused.
   [[nodiscard]] bool names(Qpn qp) const { return qp_windows_.contains(qp.value); }
 
   Mutations mutations;  // outlives resets
@@ -175,7 +175,7 @@ class Memory {
                               bool write, SpanList& out);
   [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
-  // Whether the device can read all of the range.
+  // Whether the whole range is readable.
   [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
   // Copies the list of a region of kind MEMORY into `list` and charges its entries to the budget.
@@ -223,7 +223,7 @@ class Memory {
                                    Access access) const;
   void log_key(std::uint8_t change, const Region& region, Qpn by = {}) const;
   void log_key(std::uint8_t change, const Window& w, Qpn by = {}) const;
-  // Notes the rule that the operation breaks.
+  // Records the rule that the operation breaks.
   const Region* deny(std::uint8_t rule) const {
     broken_ = rule;
     return nullptr;

@@ -24,15 +24,15 @@ bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
   return true;
 }
 
-// Lists that may stay empty for long have memory of their own, which is not touched. calloc()
-// clears memory that was used before: a list of 65536 entries took a millisecond, in page faults.
+// Large lists, which may stay empty for long, have memory of their own that is not touched.
+// calloc() clears reused memory: for a list of 65536 entries the page faults took a millisecond.
 constexpr bool is_mapped(std::uint64_t entries) { return entries >= 16384; }
 
-// Provides the memory of a mapped list's part at once: it is going to be written, and a page fault
-// for each page takes longer than the rest of a registration.
+// Populates the memory of a mapped list's part that is about to be written: one page fault for each
+// page would take longer than the rest of a registration.
 void populate([[maybe_unused]] std::span<std::uint64_t> part) {
 #ifdef MADV_POPULATE_WRITE
-  // Without it (Linux 5.14) the page faults do the same.
+  // Without MADV_POPULATE_WRITE (Linux 5.14) the page faults do the same.
   (void)::madvise(part.data(), part.size_bytes(), MADV_POPULATE_WRITE);
 #endif
 }

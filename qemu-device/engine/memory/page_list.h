@@ -19,7 +19,7 @@ namespace tern {
 
 using Status = std::uint16_t;  // TERN_ST_*
 
-// Whether a command has no page list: all of it is 0.
+// Whether a command has no page list: the description is all 0.
 [[nodiscard]] inline bool is_none(const tern_pages& pages) {
   constexpr tern_pages none{};
   return std::memcmp(&pages, &none, sizeof(none)) == 0;
@@ -64,7 +64,7 @@ class PageList {
   // present, and writable if `write`.
   [[nodiscard]] std::uint64_t usable(std::uint64_t offset, std::uint64_t want, bool write) const;
 
-  // What the list is charged for.
+  // Entries that the list is charged for.
   [[nodiscard]] std::uint64_t entries_held() const {
     return sparse_list() ? sparse_->held() : room_;
   }
@@ -75,7 +75,7 @@ class PageList {
   // are free. On-demand lists use bit 1, too.
   static constexpr std::uint64_t kPresent = TERN_PAGE_READ;
   static constexpr std::uint64_t kBits = TERN_PAGE_READ | TERN_PAGE_WRITE;
-  // Frees what allocate() returned for so many entries.
+  // Frees the memory that allocate() returned for this number of entries.
   static void free_entries(std::uint64_t* pages, std::uint64_t entries);
   struct Free {
     std::uint64_t entries = 0;

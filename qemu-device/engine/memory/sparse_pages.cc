@@ -34,7 +34,7 @@ SparsePages::Path SparsePages::find(std::uint64_t index) const {
   return path;
 }
 
-// Returns the leaf of an entry; makes what is missing on the way to it.
+// Returns the leaf of an entry, and makes missing nodes on the path to it.
 SparsePages::Node& SparsePages::make(std::uint64_t index) {
   Node** node = &root_;
   Node* parent = nullptr;
@@ -50,7 +50,7 @@ SparsePages::Node& SparsePages::make(std::uint64_t index) {
   }
 }
 
-// Frees the nodes of a path that lead to no present page.
+// Frees the nodes of a path that lead to no present page any more.
 void SparsePages::remove_unused(const Path& path, std::uint64_t index) {
   for (unsigned level = 0; level < kLevels && path[level]->used == 0; ++level) {
     delete path[level];
@@ -115,7 +115,7 @@ void SparsePages::clear_leaf(std::uint64_t first, std::uint64_t num) {
   remove_unused(path, first);
 }
 
-// Calls itself once a level.
+// Recursive: one call for each level.
 void SparsePages::free(Node* node, unsigned level) {
   if (node == nullptr) return;
   if (level != 0) {

@@ -31,10 +31,10 @@ class SparsePages {
     }
     return node != nullptr ? node->slots[slot_of(index, 0)].entry : 0;
   }
-  // How many entries' memory the next store() of these entries allocates.
+  // Number of entries for which the next store() of these entries allocates memory.
   [[nodiscard]] std::uint64_t growth(std::uint64_t first,
                                      std::span<const std::uint64_t> entries) const;
-  // Replaces entries from `first` on; frees nodes that lead to no present page any more.
+  // Replaces entries from `first` on. Frees nodes that lead to no present page any more.
   void store(std::uint64_t first, std::span<const std::uint64_t> entries);
   // Makes entries [first, first + num) absent.
   void clear(std::uint64_t first, std::uint64_t num);

@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 
 constexpr Nanos kNanosPerMicro = 1000;
-constexpr Nanos kRetry = 1'000'000;  // of an event for which the EQ has no room
+constexpr Nanos kRetry = 1'000'000;  // of an event that did not fit the EQ
 
 bool size_ok(unsigned log_size) { return log_size >= kMinLogCq && log_size <= kMaxLogCq; }
 
@@ -46,8 +46,8 @@ Status Cq::init() {
 }
 
 // Returns whether an entry is free; fails the queue if not. Reads the record only if the last ci
-// leaves no room. An impossible consumer index, ahead of pi_ or too far behind it, counts as
-// overflow, too.
+// leaves no space. An impossible consumer index, ahead of pi_ or too far before it, also counts as
+// overflow.
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
   if (ignores_overrun() || index - ci_ < size()) return true;
@@ -116,13 +116,13 @@ void Cq::arm() {
   armed_seq_ = seq;
   armed_solicited_ = !any && (*word & TERN_CQ_ARM_SOLICITED);
 
-  // `unseen`: CQEs with an index of at least CI; kBehind or more means that CI is ahead of us.
-  // `later`: CQEs behind the newest one that counts for this arm.
+  // `unseen`: CQEs with an index of at least CI; kBehind or more means that CI is ahead of pi_.
+  // `later`: CQEs after the newest one that counts for this arm.
   constexpr std::uint32_t kBehind = (TERN_CQ_ARM_CI_MASK + 1) / 2;
   const std::uint64_t unseen = (pi_ - (*word & TERN_CQ_ARM_CI_MASK)) & TERN_CQ_ARM_CI_MASK;
   const std::uint64_t later = armed_solicited_ ? pi_ - solicited_end_ : 0;
-  // Does not report a CQE a second time, even if software has not polled it: software that arms
-  // before it polls would be woken for nothing.
+  // Does not report a CQE twice, even if software has not polled it: software that arms before it
+  // polls would wake up for nothing.
   pending_ = 0;
   if (unseen < kBehind && unseen > later && pi_ - reported_ > later) {
     report(std::min(unseen, armed_solicited_ ? unreported_solicited_ : pi_ - reported_));
@@ -164,7 +164,7 @@ void Cq::fire() {
   store_reported();
 }
 
-// Software that reads an older value kicks for nothing.
+// Software that reads an older value rings needlessly.
 void Cq::store_reported() {
   const auto index = static_cast<std::uint32_t>(reported_);
   if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index))
@@ -204,8 +204,8 @@ Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (st != TERN_ST_OK) return st;
   const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
-  // Software copies unconsumed CQEs in front of the new ones. More of them than the old buffer
-  // holds means that some are lost already.
+  // Software copies unconsumed CQEs in front of the new ones. If they exceed the old buffer, some
+  // are lost already.
   const std::uint32_t unconsumed = static_cast<std::uint32_t>(pi_) - *ci;
   if (unconsumed > size()) return TERN_ST_BAD_STATE;
   if (unconsumed > 1U << cmd.log_size) return TERN_ST_BAD_PARAM;

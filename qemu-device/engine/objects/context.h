@@ -48,14 +48,15 @@ class Context {
 
   // Charges the turn of the running QP with `cost` bytes.
   void charge(std::uint32_t cost);
-  // Charges whoever sent what is being received: a sender in this device, or the burst of frames
-  // that the host passes to the engine.
+  // Charges the sender of the packet being received: a sender in this device, or the burst of
+  // frames that the host passes to the engine.
   void charge_sender(std::uint64_t cost) { received += cost; }
 
   // ---- packets ----
   // Sends a packet on its route: as a frame to the wire, or directly to the local QP. With the
   // capture tap on, a looped-back packet also becomes a frame, for the capture only. A multicast
-  // packet takes both ways. Returns how often the payload was copied, at least 1.
+  // packet is both sent and looped back. Returns the number of copies made of the payload, at least
+  // 1.
   std::uint32_t emit(Packet& packet);
   // Sends a congestion notification to the peer of the QP soon.
   void notify_peer(Qp& qp);
@@ -71,16 +72,16 @@ class Context {
   // Addresses::mtu().
   [[nodiscard]] std::uint32_t mtu() const;
   // Sends the frame in the first `bytes` bytes of `room` for the raw QP `from`: Ethernet::emit().
-  // Returns the bytes that its turn is charged, for the copies to local QPs as well.
+  // Returns the cost to charge its turn with, in bytes, copies to local QPs included.
   std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from);
   // Whether flows and RSS groups may refer to the QP: it is a raw QP with a receive queue.
   [[nodiscard]] bool takes_frames(std::uint32_t qpn) const;
-  // Gives a frame to such a QP. Returns whether it was stored; the QP counts what it drops. Sends
-  // nothing.
+  // Delivers a frame to such a QP. Returns whether the frame was stored; the QP counts those it
+  // drops. Sends nothing.
   bool receive_frame(std::uint32_t qpn, const RxFrame& frame);
 
   // ---- objects ----
-  // Both return null if there is no such SRQ; by SrqRef also if the number has been reused.
+  // Both return null if there is no such SRQ; with an SrqRef also if the number has been reused.
   [[nodiscard]] Srq* find_srq(std::uint32_t number) const;
   [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
   // The CQ of an XRC SRQ has failed. The lane walks all QPs in slices to find the XRC targets that
@@ -94,7 +95,7 @@ class Context {
   void fatal(std::uint32_t code) {
     if (status.stop(code)) raise(0);
   }
-  // Raises an interrupt. `type` and `id`: of the event that it reports, if there is one.
+  // Raises an interrupt. `type` and `id`: of the event that it reports, if any.
   void raise(unsigned vector, std::uint16_t type = 0, std::uint32_t id = 0) {
     if (log != nullptr) [[unlikely]] {
       log->add({.type = TERN_LOG_INTERRUPT, .key = id, .index = vector, .value = type});
@@ -126,10 +127,10 @@ class Context {
   AsyncEvents async_events;
   PageFaults page_faults;
   List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; Lane::read_arms()
-  List<Cq> failed_cqs;         // whose users are not all notified; Lane::notify_cq_users()
+  List<Cq> failed_cqs;         // some of their users are not notified; Lane::notify_cq_users()
   List<TagList> tag_lists;     // with operations to execute
   std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
-  std::uint64_t received = 0;  // what charge_sender() was given so far
+  std::uint64_t received = 0;  // sum of charge_sender()
 
  protected:
   Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
@@ -151,7 +152,7 @@ class Context {
   bool trains_ = true;
 
  private:
-  // The last ones given out; they outlive resets.
+  // The last serial given out; outlives resets.
   std::uint64_t serials_ = 0;
   std::uint64_t qp_generations_ = 0;
 };

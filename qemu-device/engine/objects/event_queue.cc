@@ -31,14 +31,14 @@ Status Eq::init() {
 void Eq::read_ci() {
   const auto ci = record_.load32(context_.host, offsetof(tern_eq_record, ci));
   if (!ci) return context_.fatal(TERN_FATAL_EQ_DMA);
-  // An index ahead of pi_, or behind it by more than the queue holds, consumes nothing.
+  // An index ahead of pi_, or before it by more than the queue holds, consumes nothing.
   const std::uint32_t waiting = static_cast<std::uint32_t>(pi_) - *ci;
   if (waiting <= size()) ci_ = pi_ - waiting;
 }
 
 bool Eq::consumed(std::uint64_t index) {
   if (ci_ > index) return true;
-  // The caller may coalesce a new event into this one. What caused the new event must be visible
+  // The caller may coalesce a new event into this one. The cause of the new event must be visible
   // before ci is read, so that software that stores ci later finds it.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   read_ci();
@@ -84,7 +84,7 @@ bool Eq::publish(std::span<const std::byte> entry, std::uint16_t type, std::uint
 // ---- AsyncEvents ----
 
 void AsyncEvents::raise(std::uint16_t type, std::uint32_t id, std::uint32_t generation) {
-  // Events stay in order: a new one must not overtake those that wait.
+  // Events stay in order: a new one must not overtake those waiting.
   if (waiting_.empty() && eq != nullptr && eq->post(type, id, generation)) return;
   const Event event{type, id, generation};
   if (known_.emplace(event, next_).second) {

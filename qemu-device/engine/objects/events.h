@@ -19,11 +19,12 @@ class AsyncEvents {
   explicit AsyncEvents(Counters& counters) : counters_(counters) {}
   // `generation`: of the CQ, QP or SRQ with number `id`; 0 for a port.
   void raise(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
-  // Call it when software has consumed events, or the queue was created. Posts at most `most`
-  // events; returns whether others wait that may have room.
+  // Call it when software has consumed events, or has created the queue. Posts at most `most`
+  // events; returns whether more may fit.
   bool flush(unsigned most = UINT32_MAX);
-  // Object `id` is gone: drops its waiting events. `of_type` selects the event types of its kind.
-  // Objects of other kinds may have the same number, so it looks at a few more events than those.
+  // Drops the waiting events of object `id`, which is being destroyed. `of_type` selects the event
+  // types of its kind. It also visits a few events of other objects: other kinds may have the same
+  // number.
   void forget(std::uint32_t id, bool (*of_type)(std::uint16_t));
   void clear();
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }

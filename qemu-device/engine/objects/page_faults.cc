@@ -10,7 +10,7 @@ void PageFaults::raise(Fault& fault) {
   fault.token = ++tokens_;
   ++parked_;
   counters_.add(TERN_CNT_PAGE_FAULTS);
-  // Faults stay in order: a new one must not overtake those that wait.
+  // Faults stay in order: a new one must not overtake those waiting.
   if (waiting_.empty() && report(fault)) return;
   fault.state = Fault::State::kWaiting;
   waiting_.push_back(fault.hook);

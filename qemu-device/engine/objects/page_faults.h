@@ -17,14 +17,14 @@ struct Counters;
 struct Fault {
   enum class State : std::uint8_t {
     kNone,
-    kWaiting,   // for room in the event queue, or for an event queue
+    kWaiting,   // for space in the event queue, or for an event queue
     kReported,  // to software: RESUME_QP may end it
   };
   Fault() = default;
   Fault(const Fault&) = delete;
   Fault& operator=(const Fault&) = delete;
 
-  // The access, in host byte order. The caller of raise() sets it.
+  // The access, in host byte order, set by the caller of raise().
   std::uint64_t addr = 0;
   std::uint64_t length = 0;
   std::uint32_t key = 0;
@@ -33,7 +33,7 @@ struct Fault {
   bool write = false;
   std::uint8_t port = 1;
 
-  // PageFaults sets these.
+  // Set by PageFaults.
   State state = State::kNone;
   std::uint32_t token = 0;
   Hook<Fault> hook{this};
@@ -43,7 +43,7 @@ class PageFaults {
  public:
   explicit PageFaults(Counters& counters) : counters_(counters) {}
 
-  // Reports a fault as soon as the queue has room. `fault.state` must be kNone.
+  // Reports a fault as soon as the queue has space. `fault.state` must be kNone.
   void raise(Fault& fault);
   // Ends the fault, whether or not it was reported: the QP changes state or is destroyed.
   void cancel(Fault& fault);

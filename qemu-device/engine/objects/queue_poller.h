@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The queues of a kind that the device polls because their software rings often. Software need not
-// ring meanwhile: a status word in the queue's record says so.
+// Polling of the queues of a kind whose software rings often. Software need not ring while a queue
+// is polled: a status word in the queue's record says so.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace tern {
 // `Queue` has a member `polled`. `Access` has these static functions:
 //   bool may_poll(const Queue&)          the queue's state allows polling
 //   bool moved(Context&, Queue&)         the producer index has moved, or cannot be read, and the
-//                                        queue does not wait to be served
+//                                        queue is not waiting to be served
 //   void kick(Queue&)                    has the queue served, as a doorbell does
 //   std::uint32_t uar(const Queue&)      the doorbell page of its process
-//   void store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier
-//                                        follows
+//   void store_status(Context&, Queue&)  stores in the record whether the queue is polled; a full
+//                                        barrier follows
 template <class Queue, class Access>
 class QueuePoller {
  public:
-  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the more rarely a queue may
-  // be rung, and the longer it is polled in vain: up to ten times kMaxPatience.
+  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the less often a queue must
+  // ring to be polled, and the longer it is polled without work: up to ten times kMaxPatience.
   QueuePoller(Context& context, Nanos doorbell_cost)
       : context_(context),
         dense_limit_(Nanos{kPeriod} * 4 * doorbell_cost),
@@ -36,7 +36,7 @@ class QueuePoller {
             std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
-  // to call look(), again and again from then on while any(). Stops polling the queues polled so
+  // to call look(), again and again from then on while any() holds. Releases all queues polled so
   // far.
   void allow(Nanos from) {
     from_ = from;
@@ -48,8 +48,8 @@ class QueuePoller {
   void rung(Queue& queue) {
     if (from_ != kNever) count(queue);
   }
-  // Starts to poll the queue if its state allows that and there is room, as if it had been rung
-  // often. A process makes room for another one that has fewer queues polled.
+  // Starts to poll the queue if its state allows that and a place is free, as if it had been rung
+  // often. If none is free, a process with more queues polled gives one up.
   void begin(Queue& queue) {
     if (queue.polled.on || !Access::may_poll(queue)) return;
     if (count_ == kMost) {
@@ -63,7 +63,7 @@ class QueuePoller {
     queue.polled.moved_at = polling_;
     Access::store_status(context_, queue);
   }
-  // Stops polling the queue, which is going away or whose status the caller is about to store.
+  // Stops polling a queue that is being destroyed, or whose status the caller is about to store.
   void forget(Queue& queue) {
     if (!queue.polled.on) return;
     queue.polled.on = false;
@@ -71,16 +71,16 @@ class QueuePoller {
     *std::find(queues_.begin(), queues_.begin() + count_, &queue) = queues_[count_ - 1];
     --count_;
   }
-  // Stops polling the queue: its software has to ring again. What was posted before software could
-  // see that is found.
+  // Stops polling the queue: its software has to ring again. WQEs posted before software could see
+  // that are found.
   void release(Queue& queue) {
     if (!queue.polled.on) return;
     forget(queue);
     Access::store_status(context_, queue);
     if (Access::moved(context_, queue)) Access::kick(queue);
   }
-  // Polls: kicks each queue whose producer index has moved, and releases a queue that was idle too
-  // often or too long.
+  // Polls: kicks each queue whose producer index has moved, and releases each queue that was idle
+  // too often or too long.
   void look() {
     if (++polls_ % kClockPolls == 0) read_clock();
     for (std::size_t i = count_; i-- > 0;) {
@@ -98,8 +98,8 @@ class QueuePoller {
   [[nodiscard]] bool any() const { return count_ != 0; }
 
  private:
-  // The queue that was idle the longest, of those whose process has at least two queues polled more
-  // than that of `queue`; null if there is none.
+  // Returns the longest idle queue of the processes that have at least two polled queues more than
+  // the process of `queue`; null if there is none.
   [[nodiscard]] Queue* least_used(const Queue& queue) const {
     const auto polled = std::span(queues_).first(count_);
     const auto share = [&](std::uint32_t uar) {
@@ -107,7 +107,7 @@ class QueuePoller {
                                    [uar](const Queue* q) { return Access::uar(*q) == uar; });
     };
     const auto own = share(Access::uar(queue));
-    // No other process has so many. The common case, in each doorbell of a queue without a place.
+    // No process has enough queues. The common case, on each doorbell of a queue without a place.
     if (own + 2 > std::ssize(polled) - own) return nullptr;
     Queue* found = nullptr;
     for (Queue* const other : polled) {
@@ -116,20 +116,21 @@ class QueuePoller {
     }
     return found;
   }
-  // More would make each poll slow. This is enough for one or two busy connections of each process.
+  // Limit of polled queues: more would make each poll slow. Enough for one or two busy connections
+  // of each process.
   static constexpr std::size_t kMost = 16;
-  // Doorbells in a period, and how many of them from one queue make it worth polling.
+  // Doorbells in a period, and the number of them from one queue that makes it worth polling.
   static constexpr std::uint32_t kPeriod = 64;
   static constexpr std::uint8_t kRings = 4;
   static constexpr Nanos kMaxPatience = 100'000;
-  // A queue that is idle for so long (us) is released, however few polls that were: each takes a
-  // microsecond in a host that does other work in between. A time slice of the kernel is shorter.
+  // A queue that is idle for this long (us) is released, however few polls that were: a host that
+  // does other work in between takes a microsecond for each. A time slice of the kernel is shorter.
   static constexpr std::uint32_t kLongestIdle = 5'000;
-  // The clock is read once in so many polls.
+  // Number of polls between two reads of the clock.
   static constexpr std::uint32_t kClockPolls = 256;
   static constexpr std::uint64_t kLongestPoll = 4;  // us
 
-  // Advances polling_. A longer pause of the host says nothing of the queues.
+  // Advances polling_. A longer pause of the host does not mean that queues were idle.
   void read_clock() {
     const Nanos now = context_.host.now();
     polling_ +=
@@ -152,7 +153,7 @@ class QueuePoller {
     }
     if (++p.rings >= kRings && dense_) begin(queue);
   }
-  // How many polls without work one with work offsets.
+  // Number of polls without work that one poll with work outweighs.
   [[nodiscard]] std::uint16_t worth() const { return patience_ / 2; }
 
   Context& context_;

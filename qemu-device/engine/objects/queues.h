@@ -83,7 +83,7 @@ class Eq {
   // Writes an event and raises the vector. Returns false if the queue is full, or if it is
   // unreachable, which is fatal to the device.
   [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
-  // The same for an entry of a fault queue; sets its phase word.
+  // The same for an entry of a fault queue, whose phase word it sets.
   [[nodiscard]] bool post(tern_fault& entry);
 
   void attach_cq() { ++users_; }
@@ -124,8 +124,8 @@ class Cq {
 
   // Appends a completion and sets its time stamp and phase word. Fires the event if the CQ is armed
   // for this completion. Returns false on overflow or DMA error: the CQ is then broken, the error
-  // event is raised, its users are notified by and by, and every later push fails. The caller may
-  // fail the user whose completion is lost at once.
+  // event is raised, its users are notified over several runs, and every later push fails. The
+  // caller may fail the user whose completion is lost at once.
   [[nodiscard]] bool push(tern_cqe& cqe);
   // Notifies users of the broken CQ, at most `most`, which it decrements. Returns whether some are
   // left.
@@ -146,7 +146,7 @@ class Cq {
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
-  // Of its number; see Context::next_serial().
+  // Generation of its number; see Context::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }

@@ -12,14 +12,14 @@
 
 namespace tern {
 
-// A copy of a receive WQE; it was read once.
+// A copy of a receive WQE, which was read once.
 struct RecvWqe {
   static constexpr unsigned kMaxSge = tern::kMaxSge;
   std::uint64_t wr_id = 0;
   std::uint32_t index = 0;
   std::uint32_t srqn = 0;  // SRQ it was taken from; 0: none
   std::uint8_t num_sge = 0;
-  Accessor owner;  // accessor for the keys of its SGEs
+  Accessor owner;  // for the keys of its SGEs
   std::array<tern_sge, kMaxSge> sges;
 };
 

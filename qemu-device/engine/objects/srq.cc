@@ -59,8 +59,8 @@ Status Srq::init() {
 
 bool Srq::store_ci() { return record_.store32(context_.host, offsetof(tern_srq_record, ci), ci_); }
 
-// Number of WQEs posted and not yet taken. Fails the SRQ and returns nullopt if the record is
-// unreachable or wrong.
+// Returns the number of WQEs posted and not yet taken. If the record is unreachable or wrong, fails
+// the SRQ and returns nullopt.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
   const auto pi = record_.load32(context_.host, offsetof(tern_srq_record, pi));

@@ -24,7 +24,7 @@ struct SrqRef {
 class Srq {
  public:
   // The PD in `cmd` exists; `privileged` is a property of that PD. `cq` is null unless the flags
-  // have TERN_SRQ_F_XRC or TERN_SRQ_F_TM; then what these need exists, too.
+  // have TERN_SRQ_F_XRC or TERN_SRQ_F_TM; the objects that these need exist, too.
   Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq);
   ~Srq();
   Srq(const Srq&) = delete;
@@ -52,7 +52,7 @@ class Srq {
   void detach() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
-  // Of its number; see Context::next_serial().
+  // Generation of its number; see Context::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] SrqRef ref() const { return {srqn_, serial_}; }
   [[nodiscard]] Pdn pd() const { return owner_.pd; }

@@ -99,7 +99,7 @@ std::uint32_t TagList::run(std::uint32_t budget, bool& more) {
   return cost;
 }
 
-// Returns false if the ring is unreachable or the operation is not one.
+// Returns false if the ring is unreachable or the operation is invalid.
 bool TagList::execute(std::uint32_t index, std::uint32_t& cost) {
   tern_tm_op op;
   const std::uint64_t slot = std::uint64_t{index & (size() - 1)} * sizeof(op);
@@ -152,7 +152,7 @@ bool TagList::remove(std::uint32_t handle, std::uint32_t& cost) {
   return true;
 }
 
-// Software has looked at every unexpected message with all tags in mind: none of them matches one.
+// Software has compared every unexpected message with all tags: no waiting tag matches one.
 void TagList::synchronize() {
   if (handled_ == unexpected_) ready_ = order_.size();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tag matching of an SRQ (TERN_SRQ_F_TM): the list of tags, the operations on it, and the count of
-// unexpected messages by which software and device agree on when a new tag may match.
+// unexpected messages, which decides when a new tag may match.
 #pragma once
 
 #include <array>
@@ -27,13 +27,13 @@ class TagList {
   TagList& operator=(const TagList&) = delete;
   // Checks the command, and allocates the list and loads the ring within the budget.
   [[nodiscard]] Status init();
-  // Reports what the device has consumed in the record. Returns false if that is unreachable.
+  // Stores in the record what the device has consumed. Returns false if the record is unreachable.
   [[nodiscard]] bool store_indices();
 
   // ---- operations ----
   // The ring may have new operations.
   void kick();
-  // Executes up to about `budget` bytes' worth of operations. Returns the cost; `more`: some are
+  // Executes operations for about `budget` bytes. Returns the cost; `more`: some operations are
   // left.
   std::uint32_t run(std::uint32_t budget, bool& more);
 
@@ -43,10 +43,10 @@ class TagList {
     std::uint64_t recv_wr_id = 0;
     std::uint8_t num_sge = 0;
     std::array<tern_sge, TERN_TM_MAX_SGE> sges;
-    // Bytes that it has room for.
+    // Bytes that its buffer holds.
     [[nodiscard]] std::uint64_t room() const;
   };
-  // Finds the oldest tag that may match and does. Returns nothing if there is none.
+  // Finds the oldest tag that matches and may. Returns nothing if there is none.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t tag);
   // Takes the tag that find() returned off the list. Returns the number by which it is held.
   [[nodiscard]] std::uint32_t take(std::uint32_t position);
@@ -54,14 +54,14 @@ class TagList {
   void release(std::uint32_t number);
 
   // A message without a matching tag begins, or ends without reaching software: tags that software
-  // adds meanwhile must not match until software has looked at it.
+  // adds from now on must not match until software has checked it.
   void unexpected() { ++unexpected_; }
   void forget_unexpected();
   // Whether a tag waits until software has handled unexpected messages.
   [[nodiscard]] bool waiting() const { return ready_ != order_.size(); }
 
-  // Pushes a CQE for a held tag. Its srqn, wr_id and flags of the kind of CQE are set here. Returns
-  // false if it is lost.
+  // Pushes a CQE for a held tag, and sets its srqn, wr_id and kind flags. Returns false if it is
+  // lost.
   [[nodiscard]] bool complete(std::uint32_t number, tern_cqe& cqe);
 
   [[nodiscard]] Srq& srq() const { return srq_; }
@@ -76,7 +76,8 @@ class TagList {
     std::uint32_t handle = 0;
     Held held;
   };
-  // What a match reads, in the order in which the tags were added. Those from ready_ on wait.
+  // The part of an entry that a match reads, in the order in which tags were added. Entries from
+  // ready_ on wait.
   struct Entry {
     std::uint64_t tag;
     std::uint64_t mask;
@@ -108,7 +109,7 @@ class TagList {
   std::uint32_t ci_ = 0;
   std::uint32_t released_ = 0;
   std::uint32_t unexpected_ = 0;  // messages that found no tag, besides those forgotten
-  std::uint32_t handled_ = 0;     // how many of them software has handled, as it reported last
+  std::uint32_t handled_ = 0;     // number that software last reported as handled
   PageQueue page_queue_{[](void* self) { static_cast<TagList*>(self)->kick(); }, this};
 };
 

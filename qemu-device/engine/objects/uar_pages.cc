@@ -38,7 +38,7 @@ Status UarPages::free(std::uint32_t uar) {
   return TERN_ST_OK;
 }
 
-// Also requeues queues that run() has looked at already: they may have been written since.
+// Also requeues queues that run() has served already: they may have been written since.
 bool UarPages::ring(std::uint32_t uar) {
   if (!live(uar)) return false;
   Page& page = *pages_[uar];

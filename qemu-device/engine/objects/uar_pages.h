@@ -30,7 +30,7 @@ class UarPages {
   void enable(std::uint32_t count);
   void reset();  // call it when no queue is left
 
-  // What a page of BAR2 is for: doorbells of queues, or an operation on device memory.
+  // Use of a page of BAR2: doorbells of queues, or an operation on device memory.
   enum class Use : std::uint8_t { kQueues, kDmOp };
   [[nodiscard]] Status alloc(Use use, std::uint32_t* uar);
   // Returns TERN_ST_BUSY while queues use the page.
@@ -44,10 +44,10 @@ class UarPages {
   // `uar` must be live.
   void add(std::uint32_t uar, PageQueue& queue) { pages_[uar]->queues.push_back(queue); }
 
-  // TERN_DB_CMD_PAGE: makes run() look at every queue of the page. Returns false if there is no
-  // such page.
+  // TERN_DB_CMD_PAGE: makes run() serve every queue of the page. Returns false if there is no such
+  // page.
   [[nodiscard]] bool ring(std::uint32_t uar);
-  // Looks at up to `most` queues and returns the number of queues looked at.
+  // Serves up to `most` queues and returns their number.
   std::uint32_t run(std::uint32_t most);
   // Whether run() has more to do.
   [[nodiscard]] bool pending() const { return !rung_.empty(); }
@@ -57,8 +57,8 @@ class UarPages {
   static constexpr std::uint32_t kTurn = 64;
 
   struct Page {
-    List<PageQueue, BaseHook<PageQueue>> queues;  // queues that run() need not look at
-    List<PageQueue, BaseHook<PageQueue>> unseen;  // queues that run() has still to look at
+    List<PageQueue, BaseHook<PageQueue>> queues;  // queues that run() need not serve
+    List<PageQueue, BaseHook<PageQueue>> unseen;  // queues that run() still has to serve
     Hook<Page> rung{this};
     Use use = Use::kQueues;
   };

@@ -24,8 +24,8 @@ std::uint8_t ConnectedReceiver::begin_write(const Packet& packet, const Accessor
   Context& context = qp_.context();
   if (!allows(packet, who, TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen)
     return kNakInvalidRequest;
-  // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. It is not worth a
-  // flag.
+  // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. A flag to prevent
+  // that is not worth it.
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
   if (packet.dma_len > 0 &&
       context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len,

@@ -19,15 +19,15 @@ class ConnectedReceiver : public Receiver {
   // dropped.
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
-  // Whether the QP allows peers requests that need `rights`, TERN_ACCESS_*.
+  // Whether the QP allows peers requests that need `rights` (TERN_ACCESS_*).
   [[nodiscard]] bool allows(const Packet& packet, const Accessor& who, std::uint32_t rights) const;
-  // Handles the first packet of a WRITE: checks its RETH and records where the bytes go. Returns
-  // zero or the syndrome of the NAK to send.
+  // Handles the first packet of a WRITE: checks its RETH and records the destination. Returns zero
+  // or the syndrome of the NAK to send.
   [[nodiscard]] std::uint8_t begin_write(const Packet& packet, const Accessor& who);
-  // Returns whether the length of a WRITE packet agrees with the bytes that the RETH left.
+  // Returns whether the length of a WRITE packet agrees with the bytes left of the RETH's length.
   [[nodiscard]] bool as_announced(const Packet& packet) const;
-  // Maps the memory that a request addresses into Context::scatter. The list is empty unless the
-  // result is kReady. For kPending the page fault is raised. `rest`: bytes of the message after the
+  // Maps the memory that a request addresses into Context::scatter, which stays empty unless the
+  // result is kReady. For kPending it raises the page fault. `rest`: bytes of the message after the
   // packet.
   [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                              std::uint64_t len, std::uint32_t rights, std::uint64_t rest = 0);

@@ -13,7 +13,7 @@ namespace tern {
 
 namespace {
 
-constexpr std::uint32_t kGrh = 40;  // bytes before the payload, for IPv4 as well
+constexpr std::uint32_t kGrh = 40;  // bytes before the payload, with IPv4 too
 constexpr std::uint32_t kMaxPayload = 4096;
 constexpr std::uint32_t kQpnMask = 0xffffff;
 constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: use the QP's Q_Key, not the WQE's

@@ -23,17 +23,17 @@ inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
 class Multicast {
  public:
-  // Attaches the QP to the group. To do so twice has no effect. Returns TERN_ST_NO_RESOURCE if
-  // there are too many groups, or too many QPs in the group.
+  // Attaches the QP to the group; a second time has no effect. Returns TERN_ST_NO_RESOURCE if there
+  // are too many groups, or too many QPs in the group.
   [[nodiscard]] Status attach(const Gid& group, Qp& qp);
   // Returns TERN_ST_BAD_HANDLE if the QP is not attached.
   [[nodiscard]] Status detach(const Gid& group, const Qp& qp);
-  // Removes the QP, which is going away, from its groups. Returns their number.
+  // Removes a QP that is being destroyed from its groups. Returns their number.
   std::uint32_t forget(const Qp& qp);
   void clear();
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
-  // Delivers the packet to each QP of its group but `except`. Returns their number, nullopt if
+  // Delivers the packet to each QP of its group except `except`. Returns their number, nullopt if
   // there is no such group.
   [[nodiscard]] std::optional<std::uint32_t> deliver(const Packet& packet, const Qp* except) const;
 

@@ -10,7 +10,7 @@ namespace tern {
 
 namespace {
 
-// Returns whether a packet that arrived with `from` uses the path with the outgoing route `path`.
+// Returns whether a packet that arrived on route `from` used the path of the outgoing route `path`.
 bool arrived_by(const Route& from, const Route& path) {
   return from.sgid == path.dgid && from.dgid == path.sgid && from.vlan == path.vlan;
 }
@@ -28,8 +28,8 @@ std::optional<Route> PathMigration::resolve() const {
   return qp_.route_of(alt_.av, alt_.port, Qpn(qp_.attr().dest_qpn));
 }
 
-// Only the device arms a QP, and a QP that waits for its peer stays so: the peer may be armed by
-// now.
+// Only the device arms a QP. A QP in REARM does not leave that state on request: the peer may be
+// armed by now.
 Status PathMigration::check(std::uint8_t state, bool loads) const {
   switch (state) {
     case TERN_MIG_MIGRATED:
@@ -55,7 +55,7 @@ void PathMigration::request(std::uint8_t state) {
 
 bool PathMigration::migrate() {
   if (state_ != TERN_MIG_ARMED) return false;
-  // Software may have taken the source GID away since it loaded the path.
+  // Software may have removed the source GID since it loaded the path.
   const auto route = resolve();
   if (!route) {
     report_error();
@@ -69,7 +69,7 @@ bool PathMigration::migrate() {
   return true;
 }
 
-// Once until software acts: a peer cannot fill the event queue.
+// Reports once until software acts: a peer cannot fill the event queue.
 void PathMigration::report_error() {
   if (reported_) return;
   reported_ = true;
@@ -85,7 +85,7 @@ bool PathMigration::follow(const Packet& packet) {
   if (state_ == TERN_MIG_REARM && primary && !packet.mig_req) state_ = TERN_MIG_ARMED;
   if (state_ != TERN_MIG_ARMED || !packet.mig_req) return true;
   if (by_alternate(packet)) return migrate();
-  // The peer has gone to a path that is not the alternate path here.
+  // The peer has migrated to a path that is not the alternate path here.
   report_error();
   return true;
 }
@@ -95,7 +95,7 @@ bool PathMigration::accept(const Packet& packet, bool primary) {
     case TERN_MIG_ARMED:
       return primary || by_alternate(packet);
     case TERN_MIG_REARM:
-      // The peer has gone to the alternate path, and the QP was not ready to follow.
+      // The peer has migrated, and the QP was not ready to follow.
       if (!primary && by_alternate(packet)) report_error();
       return primary;
     default:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Automatic path migration of a connected QP (IBTA 17.2.8): the alternate path, and the state that
-// decides when the QP goes there. A QP gets one when software loads its first alternate path.
+// decides when the QP migrates. A QP gets one when software loads its first alternate path.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,22 @@ class PathMigration {
 
   // Software loads an alternate path, in the contract's byte order, whose route was resolved.
   void load(const tern_qp_alt& alt, const Route& route);
-  // Software requests state TERN_MIG_*. check() says whether the QP may take it; `loads`: a new
-  // alternate path comes with it.
+  // check() returns whether software may request TERN_MIG_* `state`, together with a new alternate
+  // path if `loads`. request() executes the request.
   [[nodiscard]] Status check(std::uint8_t state, bool loads) const;
   void request(std::uint8_t state);
   // Software has given the QP another primary path.
   void forget_left() { left_.reset(); }
 
-  // The QP goes to the alternate path if it is armed: the peer does not answer, the peer has gone
-  // there, or software requests it. Returns whether it did.
+  // Migrates to the alternate path if the QP is armed: the peer does not answer, the peer has
+  // migrated, or software requests it. Returns whether it did.
   bool migrate();
-  // Decides by its path on a packet to this QP; `primary`: it came by the primary path. Returns
+  // Decides on a packet to this QP by its path; `primary`: it came by the primary path. Returns
   // false if the packet must be dropped.
   [[nodiscard]] bool accept(const Packet& packet, bool primary);
-  // An accepted packet is in sequence, or repeats one that was: it may arm the QP or let it
-  // migrate. Before that it may be anybody's who knows the addresses. Returns false if the packet
-  // must be dropped.
+  // Handles an accepted packet that is in sequence, or repeats one: it may arm the QP or let it
+  // migrate. Packets out of sequence may be forged by anybody who knows the addresses. Returns
+  // false if the packet must be dropped.
   [[nodiscard]] bool follow(const Packet& packet);
 
   // MigReq of the packets that the QP sends.
@@ -52,7 +52,7 @@ class PathMigration {
   Route route_;                // of alt_
   std::optional<Route> left_;  // the path that the QP left by its last migration
   std::uint8_t state_ = TERN_MIG_MIGRATED;
-  bool reported_ = false;  // an error, since software loaded the path or armed the QP
+  bool reported_ = false;  // an error since software loaded the path or armed the QP
 };
 
 }  // namespace tern

@@ -11,7 +11,7 @@
 
 namespace tern {
 
-// A device with many QPs is judged by their memory (Documentation/performance.rst).
+// Devices with many QPs need them small (Documentation/performance.rst).
 static_assert(sizeof(Qp) <= 896);
 
 namespace {
@@ -266,7 +266,7 @@ void Qp::send_paced(Packet& packet) {
 void Qp::kick_sq() {
   if (!has_sq()) return;
   sender_->kick();
-  // The pacer wakes the QP for the WQEs that were posted meanwhile as well.
+  // The pacer then wakes the QP for the WQEs posted meanwhile as well.
   const bool held = send_rate_ != nullptr && send_rate_->held() && attr_.state == TERN_QPS_RTS;
   if (!held) wake();
 }
@@ -288,9 +288,8 @@ bool Qp::service(std::uint32_t& allowance) {
     case TERN_QPS_SQD: {
       if (send_rate_ != nullptr) [[unlikely]]
         return service_paced(allowance);
-      // Half of the turn is for the responder, the other half for the requester, and what that
-      // leaves goes to the responder again. Neither starves the other, and one alone uses the whole
-      // turn.
+      // The responder gets half of the turn, then the requester the other half, then the responder
+      // what is left of it. Neither starves the other, and one alone uses the whole turn.
       const std::uint32_t given = allowance - allowance / 2;
       std::uint32_t half = given;
       bool answers = receiver_->transmit(half);
@@ -310,7 +309,7 @@ bool Qp::service(std::uint32_t& allowance) {
   }
 }
 
-// The halves share one rate, and the one that goes first may use it up.
+// The halves share one rate, and the first may use it up.
 bool Qp::service_paced(std::uint32_t& allowance) {
   const bool requests_first = send_rate_->alternate();
   bool more = requests_first && sender_->transmit(allowance);
@@ -327,7 +326,7 @@ bool Qp::has_peer(const Route& route) const {
          route.vlan == route_.vlan;
 }
 
-// Returns whether the QP's state and type allow requests, or else responses.
+// Returns whether the QP's state and type allow requests, or responses if `request` is false.
 bool Qp::takes(bool request) const {
   const std::uint8_t state = attr_.state;
   if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT))
@@ -439,8 +438,8 @@ void Qp::enter_error(int event, bool silent) {
   // Software must ring for WQEs that it posts from now on. The flush finds those posted before.
   context_.forget_polled(*this);
   store_status();
-  // A poster of receives has no barrier between its store of rq_pi and its load of the status. If
-  // it read the old status, its index is visible when this timer expires.
+  // A poster of receives has no barrier between storing rq_pi and loading the status. If it read
+  // the old status, its index is visible when this timer expires.
   if (has_rq()) seldom().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {

@@ -48,10 +48,10 @@ class alignas(64) Qp {
   // Logs a state, a change that has happened, or with TERN_LOG_NO_QP creation and destruction.
   [[gnu::noinline]] void log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause,
                                    std::uint32_t event = 0) const;
-  // Of its number, for the QP's life; see Context::next_serial().
+  // Generation of its number, constant for the QP's life; see Context::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return serial_; }
 
-  // MODIFY_QP: all checks first, then all changes. QUERY_QP.
+  // MODIFY_QP does all checks before any change. QUERY_QP.
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
   void query(tern_rsp_query_qp* rsp) const;
 
@@ -65,7 +65,7 @@ class alignas(64) Qp {
   bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
   [[nodiscard]] bool faulting(std::uint8_t side) const { return faulting_ & 1U << side; }
 
-  // BIND_COUNTER_SET: counts in `set` from now on; null: in the device's counters.
+  // BIND_COUNTER_SET: counts in `set` from now on, or with null in the device's counters.
   void bind(CounterSet* set);
   // TERN_CNT_* of events that concern this QP.
   [[nodiscard]] Counters& counters() const { return *counters_; }
@@ -86,16 +86,16 @@ class alignas(64) Qp {
   bool receive(const RxFrame& frame);
   // Returns whether the QP is connected and a packet with this `route` is from its peer.
   [[nodiscard]] bool has_peer(const Route& route) const;
-  // `packet` came by a path of this connection and is one that the peer may send now. It may arm
-  // the QP or let it migrate. Returns false if the packet must be dropped.
+  // Handles a packet that came by a path of this connection and that the peer may send now: it may
+  // arm the QP or let it migrate. Returns false if the packet must be dropped.
   [[nodiscard]] bool follow(const Packet& packet) {
     return migration_ == nullptr || migration_->follow(packet);
   }
-  // The peer does not answer: goes to the alternate path. Returns false if the QP is not armed.
+  // The peer does not answer: migrates. Returns false if the QP is not armed.
   bool migrate() { return migration_ != nullptr && migration_->migrate(); }
-  // From now on `path`, in the contract's byte order, is the primary path.
+  // Makes `path`, in the contract's byte order, the primary path.
   void use_path(const tern_qp_alt& path, const Route& route);
-  // Fills in what all packets to the peer have in common.
+  // Fills in the fields that all packets to the peer share.
   void address(Packet& packet) const {
     packet.transport = transport_;
     packet.src_qp = qpn_;
@@ -139,15 +139,15 @@ class alignas(64) Qp {
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   // Whether there are send WQEs: the QP has an SQ, or the device uses its sending half itself.
   [[nodiscard]] bool sends() const { return has_sq() || fetches_; }
-  // The list of tags of its SRQ, null if that has none; and what fetches the data of rendezvous,
+  // tag_list(): of its SRQ; null if that has none. rendezvous(): fetches the data of rendezvous;
   // null if software does.
   [[nodiscard]] TagList* tag_list() const;
   [[nodiscard]] Rendezvous* rendezvous() const {
     return seldom_ ? seldom_->rendezvous.get() : nullptr;
   }
-  // Ends the messages in progress that have matched a tag: the QP is going to be destroyed.
+  // Ends the messages in progress that have matched a tag: the QP is about to be destroyed.
   void end_tags();
-  // Whose keys the SGEs of send WQEs use.
+  // Accessor for the keys of send WQEs' SGEs.
   [[nodiscard]] Accessor send_accessor() const;
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
   [[nodiscard]] bool receives() const { return has_rq() || srq_ != nullptr; }
@@ -170,7 +170,7 @@ class alignas(64) Qp {
   void sq_drained();
 
   // Stores in the QP's record which doorbells the device needs, then issues a full barrier. If a
-  // poster of sends read the old status, the device sees its producer index from here on.
+  // poster of sends read the old status, the device sees its producer index after this.
   void store_status();
   // Asks the scheduler for a turn.
   void wake();
@@ -180,13 +180,13 @@ class alignas(64) Qp {
   [[nodiscard]] SendRate& make_send_rate();
   // Sends a packet of a connection, which counts against the QP's rate.
   void send_paced(Packet& packet);
-  // Whether its next packet has to wait for the pacer, which then gives the QP a turn.
+  // Whether its next packet has to wait for the pacer, which gives the QP a turn then.
   [[nodiscard]] bool paced() const { return send_rate_ != nullptr && !send_rate_->may_send(); }
-  // Context::may_train(): the pacer looks at single packets.
+  // Context::may_train(), unless the pacer needs single packets.
   [[nodiscard]] bool may_train() const;
-  // Bytes of its longest packets on the wire, roughly.
+  // Approximate size of its longest packets on the wire, in bytes.
   [[nodiscard]] std::uint32_t packet_bytes() const;
-  // The QP will be used soon. With many QPs it is not likely to be in a cache.
+  // Hint that the QP will be used soon: with many QPs it is unlikely to be cached.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
     const auto used =
@@ -204,10 +204,10 @@ class alignas(64) Qp {
   Hook<Qp> notifying{this};
   std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
   Polled polled;
-  Nanos next_notification = 0;  // not before
+  Nanos next_notification = 0;  // earliest time
 
  private:
-  // What few QPs use; see seldom().
+  // Members that few QPs use; see seldom().
   struct Seldom {
     explicit Seldom(Qp& qp);
     std::array<Fault, 2> faults;  // by TERN_FAULT_*
@@ -215,7 +215,7 @@ class alignas(64) Qp {
     CounterSet* counter_set = nullptr;
     std::unique_ptr<Rendezvous> rendezvous;
   };
-  // Makes it if necessary.
+  // Allocates it if necessary.
   [[nodiscard]] Seldom& seldom();
 
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;

@@ -18,7 +18,7 @@ constexpr std::uint32_t kQpAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE
                                     TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                     TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
 
-// Of connected QPs once they have a peer (IBTA 17.2.8).
+// For connected QPs once they have a peer (IBTA 17.2.8).
 constexpr std::uint32_t kMigration = TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
 
 struct Transition {
@@ -30,7 +30,7 @@ struct Transition {
 
 constexpr std::uint32_t kMaxBurst = 1U << 24;
 
-// What a connection may change once it sends.
+// Attributes that a connection may change once it sends.
 constexpr std::uint32_t kSending = TERN_QPA_RATE_LIMIT | kMigration;
 
 constexpr std::array kReliable = {
@@ -90,7 +90,7 @@ constexpr std::array kDatagram = {
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
 };
 
-// A frame carries its own addresses, too. A raw QP has no RoCE attributes.
+// Each frame carries its own addresses, too. A raw QP has no RoCE attributes.
 constexpr std::array kRaw = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PORT},
@@ -233,7 +233,7 @@ Status Qp::check_migration(std::uint32_t mask, const tern_qp_alt& alt) const {
   }
   if (!(mask & TERN_QPA_MIG_STATE)) return TERN_ST_OK;
   if (migration_ != nullptr) return migration_->check(alt.mig_state, loads);
-  // Until software loads a path, the QP is as one that has migrated.
+  // Until software loads a path, the QP behaves as if it had migrated.
   if (alt.mig_state > TERN_MIG_REARM) return TERN_ST_BAD_PARAM;
   return alt.mig_state == TERN_MIG_MIGRATED || loads ? TERN_ST_OK : TERN_ST_BAD_STATE;
 }
@@ -247,7 +247,7 @@ void Qp::apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route
   if ((mask & TERN_QPA_MIG_STATE) && migration_ != nullptr) migration_->request(alt.mig_state);
 }
 
-// Timers and retry counters start again; PSNs and requests that wait for an answer stay.
+// Restarts timers and retry counters; PSNs and outstanding requests stay.
 void Qp::use_path(const tern_qp_alt& path, const Route& route) {
   attr_.av = path.av;
   attr_.pkey_index = le(std::uint16_t{path.pkey_index});
@@ -258,7 +258,7 @@ void Qp::use_path(const tern_qp_alt& path, const Route& route) {
   sender_->path_changed();
 }
 
-// A raw QP in any state, with no other change.
+// Changes VLAN stripping, which is allowed for a raw QP in any state and with no other change.
 Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
   const bool strip = flags == TERN_QPM_STRIP_VLAN;
   if (transport_ != Transport::kRaw || mask != 0 || (!strip && flags != TERN_QPM_KEEP_VLAN))
@@ -375,7 +375,8 @@ void Qp::to_reset() {
 void Qp::query(tern_rsp_query_qp* rsp) const {
   *rsp = tern_rsp_query_qp{};
   tern_qp_attr a = attr_;
-  // Reports the next PSNs, not the initial ones: a peer or a successor needs those.
+  // Reports the next PSNs, not the initial ones: a peer or a new owner of the connection needs
+  // those.
   if (sends() && a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) {
     a.sq_psn = sender_->next_psn().value();
   }

@@ -13,7 +13,7 @@ namespace tern {
 
 // ---- sending ----
 
-// The headers in the WQE that every segment begins with. decode_wqe() has checked that they are in
+// The headers in the WQE with which every segment begins. decode_wqe() has checked that they are in
 // the slot.
 std::span<const std::byte> RawSender::headers(const SendWqe& wqe, const tern_eth_offload& offload) {
   if (!eth::Outgoing::segments(offload)) return {};
@@ -27,7 +27,7 @@ std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::by
   const auto [offset, length] = (*frames_)->piece(cursor_packet_);
   SpanList& payload = qp_.context().tx_packet.payload;
   payload.clear();
-  // The frame's bytes begin with the head, which the SGEs do not have.
+  // The frame begins with the head, which the SGEs do not contain.
   const auto at = static_cast<std::uint32_t>(offset - head.size());
   const std::uint8_t status = gather(wqe, at, static_cast<std::uint32_t>(length), payload);
   if (status != TERN_CQE_SUCCESS) return status;
@@ -71,7 +71,7 @@ std::uint8_t RawReceiver::store(const StoredFrame& frame) {
 }
 
 // A frame that is longer than its WQE completes it with an error, and the next frame uses the next
-// one: no peer can stop the QP.
+// WQE: no peer can stop the QP.
 bool RawReceiver::receive(const RxFrame& frame) {
   Counters& counters = qp_.counters();
   const Take got = qp_.receives() ? take() : Take::kEmpty;

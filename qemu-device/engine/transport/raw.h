@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Raw packet QPs: a message is an Ethernet frame, or with segmentation the frames that it is cut
-// into. Frames are received from flows and RSS groups.
+// Raw packet QPs: a message is an Ethernet frame, or one that is segmented into several. Flows and
+// RSS groups deliver received frames.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class RawSender final : public UnreliableSender {
   [[nodiscard]] std::uint8_t gather_frame(const SendWqe& wqe, std::span<const std::byte> head,
                                           std::span<std::byte> room);
 
-  // Of the WQE at the cursor, from its first packet on. Not a member: it would make every QP
-  // larger.
+  // Frames of the WQE at the cursor, from its first packet on. Not a plain member: it would make
+  // every QP larger.
   std::unique_ptr<std::optional<eth::Outgoing>> frames_;
 };
 

@@ -9,15 +9,15 @@ namespace {
 
 constexpr unsigned kAlphaBits = 20;
 constexpr std::uint32_t kOne = 1U << kAlphaBits;
-constexpr unsigned kParamBits = 10;  // alpha and g of the parameters are of 1024
-// Increases in one call; the rest follows in the next.
+constexpr unsigned kParamBits = 10;  // alpha and g of the parameters are in units of 1/1024
+// Limit of increases in one call; the next call does the rest.
 constexpr unsigned kSteps = 64;
 
 std::uint32_t times(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> kAlphaBits);
 }
 
-// base ^ n, both of 2^20.
+// Returns base ^ n, both in units of 2^-20.
 std::uint32_t power(std::uint32_t base, std::uint64_t n) {
   std::uint32_t result = kOne;
   for (; n != 0 && result != 0; n >>= 1) {
@@ -71,8 +71,8 @@ void ReactionPoint::notified(const CongestionParams& params, std::uint64_t line,
   increased_ = false;
 }
 
-// Fast recovery, then additive increase, and hyper increase once both the timer and the byte
-// counter have come that far.
+// Fast recovery, then additive increase, then hyper increase once both the timer and the byte
+// counter have reached the threshold.
 void ReactionPoint::increase(const CongestionParams& params, std::uint64_t line) {
   const std::uint32_t threshold = params.get(TERN_CC_RP_THRESHOLD);
   const std::uint32_t later = std::min(time_stage_, byte_stage_);
@@ -84,7 +84,7 @@ void ReactionPoint::increase(const CongestionParams& params, std::uint64_t line)
   const std::uint64_t most = ceiling(params, line);
   target_ = std::min(target_, most);
   rate_ = std::min((rate_ + target_ + 1) / 2, most);
-  // The last thousandth takes ten more steps, and nobody would notice.
+  // The last thousandth would take ten more steps without visible effect.
   if (rate_ >= most - most / 1000) active_ = false;
 }
 

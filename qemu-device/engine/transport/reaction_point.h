@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The rate of one flow under DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
-// Deployments", SIGCOMM 2015, section 4. It has no timer of its own: the caller says what time it
-// is before it uses the rate.
+// Deployments", SIGCOMM 2015, section 4. It has no timer of its own: the caller passes the time
+// before it uses the rate.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class ReactionPoint {
   [[nodiscard]] bool active() const { return active_; }
   [[nodiscard]] std::uint64_t rate() const { return rate_; }  // bit/s
   [[nodiscard]] std::uint64_t target() const { return target_; }
-  // Of 2^20.
+  // In units of 2^-20.
   [[nodiscard]] std::uint32_t alpha() const { return alpha_; }
-  // When the timer increases the rate next.
+  // Time of the next increase by the timer.
   [[nodiscard]] Nanos next() const { return time_next_; }
 
-  // A congestion notification has arrived. `line`: the rate of the port, bit/s.
+  // Handles a congestion notification. `line`: the rate of the port, bit/s.
   void notified(const CongestionParams& params, std::uint64_t line, Nanos now);
-  // The flow has sent so many bytes.
+  // Accounts for `bytes` bytes that the flow has sent.
   void sent(const CongestionParams& params, std::uint64_t line, std::uint32_t bytes);
-  // Does what the timers are due for until `now`, in bounded steps.
+  // Processes the timers due until `now`, in bounded steps.
   void advance(const CongestionParams& params, std::uint64_t line, Nanos now);
 
  private:

@@ -54,7 +54,7 @@ class Receiver {
   // locate() and scatter() return this instead of a CQE status if a page is absent and the fault is
   // reported.
   static constexpr std::uint8_t kAbsent = 0xff;
-  // Bytes that the held WQE has room for.
+  // Bytes that the held WQE's buffers hold.
   [[nodiscard]] std::uint64_t room() const;
   // Finds bytes [offset, offset + len) of the memory that the held WQE describes. Returns a CQE
   // status or kAbsent. `to` is empty unless that is success.
@@ -72,13 +72,13 @@ class Receiver {
   // Changes the CQE of a message for which labelled_ is set.
   virtual void label(tern_cqe&) {}
 
-  // What the page fault of this half stopped: scattering to the held WQE, a request to memory that
-  // the peer addresses, or the response to a READ.
+  // The access that the page fault of this half stopped: scattering to the held WQE, a request to
+  // memory that the peer addresses, or the response to a READ.
   enum class Faulted : std::uint8_t { kReceive, kRequest, kAnswer };
 
   Qp& qp_;
   Faulted faulted_ = Faulted::kReceive;
-  bool labelled_ = false;       // the held WQE is one of tag matching: see label()
+  bool labelled_ = false;       // the held WQE is for tag matching: see label()
   Pooled<RecvWqe> recv_;        // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };

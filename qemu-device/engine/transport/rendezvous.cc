@@ -13,7 +13,7 @@ namespace tern {
 
 namespace {
 
-// Room for the READ with every SGE that a tag has.
+// A slot holds the READ with every SGE that a tag has.
 static_assert(sizeof(tern_sq_hdr) + sizeof(tern_rdma_seg) + TERN_TM_MAX_SGE * sizeof(tern_sge) <=
               std::size_t{1} << Rendezvous::kLogStride);
 

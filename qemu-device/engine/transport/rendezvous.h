@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Rendezvous of a QP whose SRQ matches tags and which has no send queue of its own: the device
-// fetches the data with RDMA READs and then tells the peer with a FIN message. Both are WQEs of a
-// send queue in the device, which the requester serves like any other.
+// fetches the data with RDMA READs and then notifies the peer with a FIN message. Both are WQEs of
+// a send queue in the device, which the requester serves like any other.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class Rendezvous {
 
   // Whether another request can be served now.
   [[nodiscard]] bool has_room() const;
-  // Posts the READ of a request that has matched the held tag `tag`, with room for the data.
+  // Posts the READ of a request that matched the held tag `tag`, whose buffer is large enough.
   void fetch(std::uint32_t tag, const TagHeaders& request);
   // A WQE has completed: the tag of a READ gets its last CQE, and the FIN message follows.
   void completed(const tern_cqe& cqe);
@@ -57,7 +57,7 @@ class Rendezvous {
   SendQueue& sender_;
   Slot* slots_ = nullptr;  // a block of the pool, held only while there are WQEs
   std::uint32_t pi_ = 0;
-  std::uint32_t reads_ = 0;  // READs not complete: each will need a slot for its FIN message
+  std::uint32_t reads_ = 0;  // incomplete READs: each will need a slot for its FIN message
 };
 
 }  // namespace tern

@@ -13,8 +13,8 @@ namespace tern {
 
 namespace {
 
-// Limit of SEND and WRITE packets in flight: bounds the cost of a loss and what the wire must
-// buffer.
+// Limit of SEND and WRITE packets in flight: bounds the cost of a loss, and the buffering needed on
+// the wire.
 constexpr std::uint32_t kMaxUnacked = 128;
 constexpr std::uint32_t kAckInterval = 32;
 constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
@@ -67,7 +67,7 @@ void Requester::reset() {
 
 // ---- sending ----
 
-// In SQD a WQE that has not begun waits, even if it is going to fail.
+// In SQD a WQE that has not begun waits, even if it would fail.
 bool Requester::waits(const SendWqe& wqe) const {
   return qp_.state() != TERN_QPS_RTS && wqe.psns == 0;
 }
@@ -138,7 +138,7 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   } else if (wqe.atomic_write()) {
     if (!send_atomic_write(wqe)) return false;
   } else {
-    // The peer may answer before send_data() returns, and the WQE may be gone by then.
+    // The peer may answer before send_data() returns, and complete the WQE.
     const std::uint32_t train = train_of(wqe, allowance);
     cost = train * (kPacketCost + std::min(wqe.length, qp_.mtu()));
     if (!send_data(wqe, train)) return false;
@@ -239,9 +239,9 @@ void Requester::send_flush(SendWqe& wqe) {
   emit_answered(wqe, Op::kFlush);
 }
 
-// Returns how many packets of the message, from the cursor on, to send as one train: as many as fit
-// into this turn and the window, up to the next packet that requests an ACK. A train contains no
-// retransmission.
+// Returns the number of packets of the message, from the cursor on, to send as one train: as many
+// as fit into this turn and the window, up to the next packet that requests an ACK. A train
+// contains no retransmission.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   if (wqe.psns == 1 || psn != sent_psn_ || !qp_.may_train()) return 1;
@@ -572,7 +572,7 @@ void Requester::retry() {
     return;
   }
   go_back();
-  // The timer restarts with the packet, which may have to wait for the QP's turn.
+  // The timer restarts when the packet is sent, which may have to wait for the QP's turn.
   timer_.cancel();
   qp_.wake();
 }

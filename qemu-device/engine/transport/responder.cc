@@ -82,9 +82,9 @@ void Responder::deliver(const Packet& packet) {
   fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
 }
 
-// A request was lost. One NAK says so, and if it gets lost as well, the peer's timer has to expire.
-// A peer that expects repetitions gets one for each request that asks for an answer, if there is
-// room beside the answers that are owed.
+// A request was lost. One NAK reports it; if that gets lost as well, the peer's timer has to
+// expire. A peer that expects repetitions gets a NAK for each request that asks for an answer, if
+// the queue has space besides the answers owed.
 void Responder::out_of_sequence(const Packet& packet) {
   if (asked_ != Asked::kNothing) {
     const bool repeats =
@@ -92,7 +92,7 @@ void Responder::out_of_sequence(const Packet& packet) {
     if (!repeats || room() < 2) return;
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
-  // Every other answer leaves a place for this one, and while this one waits no other is queued.
+  // Every other answer leaves a place for this one, and no other is queued while this one waits.
   assert(room() != 0);
   asked_ = Asked::kSequence;
   nak(epsn_, kNakSequence);
@@ -185,7 +185,7 @@ void Responder::on_send(const Packet& packet) {
   received_ += static_cast<std::uint32_t>(packet.payload.size());
   if (t.last) {
     complete(cqe_of(packet, TERN_RECV_SEND));
-    // The completion is lost, so nobody learns of the message.
+    // The completion is lost, so software does not see the message.
     if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
     msn_ = (msn_ + 1) & 0xffffffU;
   }
@@ -221,8 +221,8 @@ void Responder::on_write(const Packet& packet) {
   if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
-// Returns the slot for the next request with a response of its own, or nullptr (and fails the QP)
-// if the peer has more outstanding than it was granted.
+// Returns the slot for the next request with a response of its own. If the peer has more
+// outstanding requests than it was granted, fails the QP and returns nullptr.
 Responder::Resource* Responder::new_resource(const Packet& packet) {
   if (resources_.empty()) resources_.assign(qp_.attr().max_dest_rd_atomic, Resource{});
   // A repeated answer that is still queued does not reserve its slot: the peer has moved on.
@@ -244,7 +244,7 @@ Responder::Resource* Responder::new_resource(const Packet& packet) {
 }
 
 // Queues the answer to the new resource and consumes its PSNs. A READ is executed when it is
-// answered, the others have been executed.
+// answered; the others are executed already.
 void Responder::answer_later(Answer kind) {
   const Resource& r = resources_[next_resource_];
   epsn_ = epsn_.plus(r.psns);
@@ -333,8 +333,8 @@ void Responder::on_atomic_write(const Packet& packet) {
 // other request is answered from its resource (A19 for FLUSH and ATOMIC WRITE). A request without a
 // resource is dropped.
 void Responder::duplicate(const Packet& packet) {
-  // A peer that has migrated repeats what it has outstanding. Half of all PSNs are behind the
-  // expected one, so they prove nothing.
+  // After migration a peer repeats its outstanding requests. Half of all PSNs are before the
+  // expected one, so an old PSN alone proves nothing.
   constexpr std::int32_t kOutstanding = 1 << 16;
   if (packet.psn.ahead_of(epsn_) >= -kOutstanding && !qp_.follow(packet)) return;
   qp_.counters().add(TERN_CNT_DUPLICATE_REQUEST);
@@ -534,15 +534,15 @@ void Responder::send_done(const Out& out) {
 }
 
 // A READ response met an absent page at `psn`. Sends an RNR NAK, after which the peer requests the
-// rest of the READ and everything behind it again. `rest`: bytes of the message after those that
-// were looked up.
+// rest of the READ and everything after it again. `rest`: bytes of the message after those looked
+// up.
 void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
   if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
     faulted_ = Faulted::kAnswer;
     faulted_psn_ = psn;
   }
-  // The answers behind it are dropped. An executed request is answered from its resource when the
-  // peer repeats it.
+  // Drop the answers after it. An executed request is answered from its resource when the peer
+  // repeats it.
   for (std::uint32_t i = out_head_; i != out_tail_; ++i) {
     const Out& dropped = queued(i);
     const bool answers = dropped.kind != Answer::kAck && dropped.kind != Answer::kNak;
@@ -571,7 +571,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
         qp_.may_train() ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
-    // Checked again for each packet: the region may be gone since the request arrived.
+    // Checked again for each packet: the region may have been destroyed since the request arrived.
     const auto keys = keys_of(r.srq);
     const auto find = [&] {
       return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,

@@ -39,7 +39,7 @@ class Responder : public ConnectedReceiver {
   [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
   // Takes a receive WQE for the message of `packet` unless one is held.
   [[nodiscard]] virtual Take take_message(const Packet&) { return take(); }
-  // The message that labelled_ is about has to wait for an absent page.
+  // The message of labelled_ has to wait for an absent page.
   virtual void postponed() {}
 
   SrqRef srq_;     // XRC: the SRQ of the message
@@ -101,7 +101,7 @@ class Responder : public ConnectedReceiver {
   [[nodiscard]] std::uint8_t rnr() const;
   void push(const Out& out);
   [[nodiscard]] Out& queued(std::uint32_t index) { return out_[index & (out_size_ - 1)]; }
-  // Drops all queued answers and gives their memory back.
+  // Drops all queued answers and frees their memory.
   void forget_answers();
   [[nodiscard]] std::uint32_t room() const { return out_size_ - (out_tail_ - out_head_); }
   void send_ack(const Out& out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Arithmetic for both halves of a connection: packets of a message, bytes that SGEs describe.
+// Arithmetic for both halves of a connection: packets of a message, bytes described by SGEs.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
 }
 
 // Appends bytes [offset, offset + len) of the memory that SGEs at(0) .. at(n - 1) describe to
-// `out`, and subtracts the bytes found from `len`. With any result but kReady, `out` is emptied and
-// nothing counts as stored.
+// `out`, and subtracts the bytes found from `len`. Any result but kReady empties `out`, and nothing
+// counts as stored.
 template <class SgeAt>
 [[nodiscard]] Access map_sges(Memory& memory, const Accessor& who, unsigned n, SgeAt at,
                               std::uint64_t offset, std::uint64_t& len, bool write, SpanList& out) {

@@ -13,7 +13,7 @@ namespace tern {
 
 namespace {
 
-// Bytes of a slot that are copied first; most WQEs are not longer.
+// Bytes of a slot to copy first; most WQEs are not longer.
 constexpr std::size_t kFirstCopy = 64;
 // WQEs to fetch ahead at a time.
 constexpr std::uint32_t kAhead = 4;
@@ -196,7 +196,7 @@ void SendQueue::park(std::uint32_t index) {
 
 void SendQueue::fault_over(bool failed) {
   parked_ = false;
-  // The WQE may be complete by now, if the access was for a retransmission that proved needless.
+  // The WQE may be complete by now, if the access was for a needless retransmission.
   const bool open = parked_wqe_ - una_ < fetched_ - una_ && !window_.at(parked_wqe_).done;
   if (failed && open) window_.at(parked_wqe_).status = TERN_CQE_LOC_PROT_ERR;
   qp_.wake();

@@ -55,7 +55,7 @@ class SendQueue {
 
  protected:
   // Returns whether there is a WQE at the cursor. Copies posted WQEs into the window while there is
-  // room, also some beyond the cursor.
+  // space, also some beyond the cursor.
   bool has_wqe() {
     return fetched_ - cursor_ > kLow || (cursor_ != fetched_ ? fetch_ahead() : fetch());
   }
@@ -78,7 +78,8 @@ class SendQueue {
   std::uint8_t load_data(const SendWqe& wqe, std::uint32_t train = 1);
   // Appends bytes [offset, offset + len) of the message to `from`. Returns a CQE status or kAbsent.
   std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& from);
-  // The same for the memory that the SGEs of a READ or atomic describe, where its response goes.
+  // The same for the memory that the SGEs of a READ or atomic describe, which receives its
+  // response.
   std::uint8_t locate(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to);
   // Writes the CQE, unless the WQE succeeded and is unsignaled.
   void complete(const SendWqe& wqe, std::uint8_t status);

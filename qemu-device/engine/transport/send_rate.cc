@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 
 constexpr std::int64_t kByte = 8'000'000'000;  // units of debt
-// A host that serves the QP too late lets it catch up on so much time and so many bytes.
+// Limits, in time and bytes, of what a QP may catch up on when the host serves it late.
 constexpr Nanos kLate = 2'000'000;
 constexpr std::uint64_t kMostLate = std::uint64_t{256 << 10} * kByte;
 static_assert(kMaxRate <= UINT64_MAX / kLate);
@@ -28,7 +28,7 @@ constexpr std::array<std::uint32_t, 26> kStaticRates = {
 }  // namespace
 
 std::optional<std::uint64_t> static_rate(std::uint8_t code, std::uint32_t link_speed) {
-  // Before Linux 7 the connection manager says 40 Gbit/s for every port that is faster.
+  // Before Linux 7 the connection manager reports every faster port as 40 Gbit/s.
   constexpr std::uint32_t kFastest = 40'000;
   if (code >= kStaticRates.size() || kStaticRates[code] == kNone) return std::nullopt;
   const std::uint32_t rate = kStaticRates[code];
@@ -61,7 +61,7 @@ void SendRate::enforce() {
     log_rate();
 }
 
-// Subtracts from the debt what the rate has allowed since the last call.
+// Reduces the debt by the bytes that the rate has allowed since the last call.
 void SendRate::drain(Nanos now) {
   const Nanos elapsed = now - last_;
   last_ = now;
@@ -109,14 +109,14 @@ bool SendRate::may_send() {
   const Nanos now = qp_.context().host.now();
   update(now);
   if (rate_ == 0 || debt_ <= burst_) {
-    timer_.cancel();  // a higher rate may have come before it
+    timer_.cancel();  // a higher rate may have ended the wait early
     waiting_ = false;
     return true;
   }
   waiting_ = true;
   const auto excess = static_cast<std::uint64_t>(debt_ - burst_);
   Nanos due = now + (excess - 1) / rate_ + 1;
-  // The rate may be higher by then.
+  // The rate may have increased by then.
   if (congestion_.active()) due = std::min(due, std::max(congestion_.next(), now + 1));
   timer_.arm(due);
   return false;
@@ -124,7 +124,7 @@ bool SendRate::may_send() {
 
 void SendRate::expired() {
   if (!may_send()) return;
-  waiting_ = true;  // until it does send
+  waiting_ = true;  // until it sends
   qp_.wake();
 }
 
@@ -136,7 +136,8 @@ void SendRate::sent(std::uint32_t bytes, std::uint64_t packet_rate) {
 }
 
 bool SendRate::slow(std::uint32_t packet) const {
-  // 32 packets, after which a requester asks for an acknowledgement anyway, in 20 ms.
+  // Slow if 32 packets, after which a requester requests an acknowledgement anyway, take over 20
+  // ms.
   return rate_ != 0 && rate_ < std::uint64_t{packet} * 8 * 32 * 50;
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The pacer of a QP that has a rate limit, a static rate, or congestion. Packets that carry
-// requests and READ responses share one rate; acknowledgements are free. The rate is exact to one
-// packet: a QP that always has work sends, in each interval, what the rate allows, give or take a
-// packet.
+// The pacer of a QP that has a rate limit, a static rate, or congestion. Packets of requests and
+// READ responses share one rate; acknowledgements are free. The rate is exact to one packet: in
+// each interval, a QP that always has work sends what the rate allows, plus or minus one packet.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@ namespace tern {
 
 class Qp;
 
-// The limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed` Mbit/s; 0:
-// none. Nothing if there is no such code.
+// Returns the limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed`
+// Mbit/s; 0: no limit. Returns nothing if there is no such code.
 [[nodiscard]] std::optional<std::uint64_t> static_rate(std::uint8_t code, std::uint32_t link_speed);
 
 class SendRate {
@@ -30,16 +29,16 @@ class SendRate {
   // A congestion notification arrived for the QP.
   void notified();
 
-  // Returns whether the next packet may leave now. If not, the QP gets a turn when it may.
+  // Returns whether the next packet may leave now. If not, the QP gets a turn once it may.
   [[nodiscard]] bool may_send();
   // A packet of `bytes` bytes on the wire was sent. `packet_rate`: that of its address, 0: none.
   void sent(std::uint32_t bytes, std::uint64_t packet_rate = 0);
-  // The QP waits for the time of its next packet.
+  // Whether the QP waits for the time of its next packet.
   [[nodiscard]] bool held() const { return timer_.armed(); }
   // Whether packets may leave without the pacer.
   [[nodiscard]] bool unlimited() const { return rate_ == 0 && !congestion_.active(); }
-  // So slow that the peer should acknowledge each packet: the next request for an acknowledgement
-  // may come after the timeout.
+  // Whether the rate is so slow that the peer should acknowledge each packet: the next request for
+  // an acknowledgement may come after the timeout.
   [[nodiscard]] bool slow(std::uint32_t packet) const;
   // The rate in force now, in bit/s; 0: no limit.
   [[nodiscard]] std::uint64_t current();
@@ -64,13 +63,13 @@ class SendRate {
   std::uint64_t static_ = 0;
   std::uint64_t packet_rate_ = 0;  // of the last packet's address
   std::uint64_t rate_ = 0;         // the lowest of them
-  // What was sent beyond the rate so far, in units of 1e-9 bit: elapsed nanoseconds times bit/s, so
-  // that nothing is rounded. Negative: what the QP may catch up on.
+  // Excess of what was sent over the rate, in units of 1e-9 bit: elapsed nanoseconds times bit/s,
+  // so that nothing is rounded. Negative: what the QP may catch up on.
   std::int64_t debt_ = 0;
   std::int64_t burst_ = 0;  // a packet may leave while the debt is not above it
   Nanos last_;              // when the debt was valid
   bool burst_set_ = false;
-  bool waiting_ = false;  // since the last packet, for the time of the next one
+  bool waiting_ = false;  // the QP waits for the time of its next packet
   bool turn_ = false;
 };
 

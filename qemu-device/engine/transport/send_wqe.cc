@@ -21,7 +21,7 @@ T load(std::span<const std::byte> from, std::size_t offset) {
   return value;
 }
 
-// Of SendWqe::data_at: the header and all segments are multiples of it.
+// Unit of SendWqe::data_at: the header and all segments are multiples of it.
 constexpr std::size_t kDataUnit = 16;
 
 bool valid(const tern_eth_offload& offload) {

@@ -52,7 +52,7 @@ struct SendWqe {
   [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
 };
-// One cache line: there may be many.
+// One cache line: there may be many WQEs.
 static_assert(sizeof(SendWqe) == 64);
 
 // Layout of the WQE of an opcode. The other members are valid only if `known` is set.
@@ -89,15 +89,15 @@ class SendWindow {
   void close();
   [[nodiscard]] bool is_open() const { return capacity_ != 0; }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  // Number of WQEs it may hold now. While the pool is scarce it does not grow; one WQE is enough to
-  // make progress.
+  // Limit of WQEs that it may hold now. It does not grow while the pool is scarce; one WQE is
+  // enough to make progress.
   [[nodiscard]] std::uint32_t limit() const {
     return !pool_->scarce() ? capacity_ : wqes_ != nullptr ? mask_ + 1 : 1;
   }
-  // Makes room for WQE `next` besides those in [first, next), which may move. `next - first` is
+  // Makes space for WQE `next` besides those in [first, next), which may move. `next - first` is
   // less than limit().
   void make_room(std::uint32_t first, std::uint32_t next);
-  // Gives the memory back to the pool. No WQE is left.
+  // Returns the memory to the pool. The window must be empty.
   void rest();
 
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }

@@ -13,7 +13,7 @@ struct TagHeaders {
   tern_tm_rndv rndv;  // TERN_TMH_RNDV
 };
 
-// A number of these headers, which are big-endian.
+// Converts a number in these headers, which are big-endian.
 [[nodiscard]] constexpr std::uint32_t from_wire(std::uint32_t v) {
   return le(std::uint32_t{__builtin_bswap32(v)});
 }

@@ -23,7 +23,7 @@ tern_sge to_nowhere(std::uint32_t length) {
 std::uint64_t TagResponder::tag() const { return from_wire(std::uint64_t{headers_->tm.tag}); }
 
 void TagResponder::reset() {
-  // A tag that has matched gets its last CQE in any case: software holds its buffer until then.
+  // A tag that has matched always gets its last CQE: software holds its buffer until then.
   if (recv_ && labelled_) {
     if (tagged()) {
       complete(cqe_of(TERN_RECV_TM, TERN_CQE_WR_FLUSH_ERR));
@@ -37,8 +37,8 @@ void TagResponder::reset() {
 
 // ---- the beginning of a message ----
 
-// Copies the headers of a message from its first packet. A message that is not as they require has
-// no tag.
+// Copies the headers of a message from its first packet. A message with malformed headers has no
+// tag.
 TagResponder::Kind TagResponder::parse(const Packet& packet) {
   const std::uint64_t size = packet.payload.size();
   if (size < sizeof(headers_->tm)) return Kind::kNoTag;
@@ -54,7 +54,7 @@ TagResponder::Kind TagResponder::parse(const Packet& packet) {
 
 Take TagResponder::take_message(const Packet& packet) {
   const OpTraits& t = traits(packet.transport, packet.op);
-  // The peer repeats a message that had to wait, and may not turn it into another one.
+  // The peer repeats a message that had to wait, and may not change it.
   if (recv_) return labelled_ && !t.send ? Take::kFailed : Take::kTaken;
   labelled_ = false;
   if (!t.send) return take();
@@ -73,8 +73,8 @@ Take TagResponder::take_message(const Packet& packet) {
   return got;
 }
 
-// Looks for a tag. kEmpty: none matches, or, with labelled_, one does, but the QP has no room for
-// another rendezvous: the peer has to repeat the request.
+// Searches for a matching tag. kEmpty: none matches or, if labelled_ is set, one matches but the QP
+// cannot serve another rendezvous: the peer has to repeat the request.
 Take TagResponder::match(const Packet& packet, Kind kind) {
   TagList& tags = *qp_.tag_list();
   const auto position = tags.find(tag());
@@ -99,8 +99,8 @@ Take TagResponder::match(const Packet& packet, Kind kind) {
   return single || report_match() ? Take::kTaken : Take::kFailed;
 }
 
-// Makes a receive WQE of the tag's buffer. The header of an eager message is discarded, and so is
-// what exceeds the buffer in the case of a request.
+// Makes a receive WQE of the tag's buffer. Discards the header of an eager message and, for a
+// request, the bytes that exceed the buffer.
 void TagResponder::to_tag(Kind kind) {
   kind_ = kind;
   const TagList& tags = *qp_.tag_list();
@@ -132,7 +132,7 @@ void TagResponder::add_match(tern_cqe& cqe) const {
 }
 
 // Reports the match before the message is complete: other messages may complete in between. Returns
-// false if the CQ takes no CQE: the QP has to go to the error state, which gives up the receive
+// false if the CQ takes no CQE: the QP has to go to the error state, which releases the receive
 // WQE.
 bool TagResponder::report_match() {
   reported_ = true;
@@ -146,7 +146,7 @@ void TagResponder::postponed() {
   if (tagged() && !reported_ && !report_match()) qp_.enter_error(TERN_EV_QP_FATAL);
 }
 
-// Turns the CQE of the held WQE, which has been given up, into one of tag matching.
+// Turns the CQE of the held WQE, which has been released, into one of tag matching.
 void TagResponder::label(tern_cqe& cqe) {
   TagList& tags = *qp_.tag_list();
   labelled_ = false;

@@ -19,13 +19,13 @@ class TagResponder final : public Responder {
   void reset() override;
 
  private:
-  // What becomes of the message that the held WQE receives.
+  // Destination of the message that the held WQE receives.
   enum class Kind : std::uint8_t {
     kNoTag,
     kUnexpected,  // no tag matched
     kEager,       // to the buffer of the tag
     kRendezvous,  // a request: the device fetches the data
-    kIncomplete,  // a request that software has to serve: it goes to the buffer of the tag
+    kIncomplete,  // a request that software has to serve: it goes to the tag's buffer
   };
 
   [[nodiscard]] Take take_message(const Packet& packet) override;

@@ -19,9 +19,9 @@ class UnreliableSender : public SendQueue {
   bool transmit(std::uint32_t& allowance) override;
 
  protected:
-  // Sends the packet at the cursor and adds the bytes it takes off the turn to `cost`, in which the
-  // caller has included kPacketCost for one copy. Sets psns of the WQE with its first packet.
-  // Returns a CQE status or kAbsent.
+  // Sends the packet at the cursor and adds its further cost to `cost`, in which the caller has
+  // included kPacketCost for one copy. Sets psns of the WQE with its first packet. Returns a CQE
+  // status or kAbsent.
   virtual std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) = 0;
 
  private:

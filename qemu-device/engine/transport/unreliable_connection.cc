@@ -26,8 +26,8 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
 
 void UcReceiver::start() { epsn_ = Psn(qp_.attr().rq_psn); }
 
-// Drops the packet and the rest of its message. The next message uses the receive WQE that was
-// taken for this one.
+// Drops the packet and the rest of its message. The next message uses the receive WQE taken for
+// this one.
 void UcReceiver::drop() { message_ = Message::kNone; }
 
 void UcReceiver::drop(unsigned counter) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Unreliable connections: messages of any length to one peer, without acknowledgements and
-// retransmissions. A message that lacks a packet is lost as a whole (IBTA 9.8.2).
+// retransmissions. A message that misses a packet is lost as a whole (IBTA 9.8.2).
 #pragma once
 
 #include <cstdint>

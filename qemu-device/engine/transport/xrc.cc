@@ -9,7 +9,7 @@ namespace tern {
 Srq* XrcResponder::srq() const { return qp_.context().find_srq(srq_); }
 
 // Every packet refers to an SRQ of the domain. The message uses the SRQ of its first packet, and
-// keeps it when it has to be repeated after a receive WQE was taken.
+// keeps it if it has to be repeated after a receive WQE was taken.
 bool XrcResponder::admit(const Packet& packet, bool begins) {
   const Srq* const named = qp_.context().find_srq(packet.xrc_srq.value);
   if (named == nullptr || named->xrcd() != qp_.xrcd()) return false;

@@ -179,7 +179,7 @@ Gid mapped_gid(std::span<const std::byte, 4> ip) {
 }
 
 // Whether the bytes after the headers are a valid payload for the operation. Responder and
-// completer check the lengths that depend on the path MTU.
+// requester check the lengths that depend on the path MTU.
 bool payload_fits(const OpTraits& t, Transport transport, Op op, std::size_t payload,
                   std::size_t pad) {
   if (!t.payload) return payload == 0 && pad == 0;
@@ -199,7 +199,7 @@ void read_bth(const HeaderReader<kBth>& bth, Packet& p) {
   p.psn = Psn(bth.u24<9>());
 }
 
-// Packets are reused: clears the fields of headers that this one does not have.
+// Packets are reused: clears the fields of absent headers.
 void clear_extensions(Packet& p) {
   p.va = p.swap_add = p.compare = p.original = 0;
   p.rkey = p.dma_len = p.msn = p.imm = p.inv_rkey = p.qkey = 0;
@@ -241,7 +241,7 @@ void read_extensions(HeaderCursor<const std::byte>& cursor, const OpTraits& t, P
     p.msn = aeth.u24<1>();
   }
   if (t.atomic_ack_eth) p.original = HeaderReader<8>(cursor.take<8>()).u64<0>();
-  // The wire's byte order in memory, as in the immediate fields of WQE and CQE.
+  // Kept in the wire's byte order, as in the immediate fields of WQE and CQE.
   if (t.imm) std::memcpy(&p.imm, cursor.take<4>().data(), 4);
   if (t.ieth) p.inv_rkey = HeaderReader<4>(cursor.take<4>()).u32<0>();
 }

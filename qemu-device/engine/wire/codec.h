@@ -53,7 +53,7 @@ struct FrameParts {
 [[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
 
 inline constexpr std::size_t kBth = 12;
-// What the BTH of such a frame says of the packet.
+// The BTH fields of such a frame.
 struct Bth {
   std::uint8_t opcode;
   Qpn dest_qp;
@@ -64,7 +64,7 @@ struct Bth {
 // Bytes of the frame of `packet`, without FCS and padding.
 [[nodiscard]] std::uint32_t frame_bytes(const Packet& packet);
 
-// Sets "congestion experienced" (RFC 3168) in the IP header of such a frame.
+// Marks such a frame "congestion experienced" (RFC 3168) in its IP header.
 void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
 
 // Writes the frame of `packet` into `out` (the payload's size + kMaxFrameOverhead is enough) and
@@ -73,7 +73,7 @@ void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
                                     std::span<std::byte> out);
 
-// The 40 bytes in front of the payload in a UD receive buffer (IBTA A17.4.5.1): the frame's IPv6
+// Builds the 40 bytes before the payload in a UD receive buffer (IBTA A17.4.5.1): the frame's IPv6
 // header, or 20 zero bytes and the IPv4 header with a valid checksum.
 void make_grh(const Packet& packet, std::span<std::byte, 40> out);
 

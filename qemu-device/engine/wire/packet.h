@@ -10,8 +10,8 @@
 
 namespace tern {
 
-// The transport class: upper three bits of the BTH opcode. kRaw is that of QPs whose frames have no
-// BTH: no opcode of its class is valid, so a packet never has it.
+// The transport class: upper three bits of the BTH opcode. kRaw stands for QPs whose frames have no
+// BTH: it has no valid opcode, so no packet ever has it.
 enum class Transport : std::uint8_t {
   kRc = 0x00,
   kUc = 0x20,
@@ -113,12 +113,12 @@ struct Route {
   std::uint8_t sl = 0;
   bool ipv4 = false;
   bool local = false;     // the destination is this device
-  std::uint8_t port = 1;  // by which it leaves or arrived
+  std::uint8_t port = 1;  // on which it leaves or arrived
 };
 
 struct Packet {
   explicit Packet(Host& host) : payload(host) {}
-  // Of the BTH.
+  // Opcode of the BTH.
   [[nodiscard]] std::uint8_t opcode() const {
     return static_cast<std::uint8_t>(static_cast<unsigned>(transport) | static_cast<unsigned>(op));
   }
