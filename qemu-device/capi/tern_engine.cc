@@ -33,7 +33,7 @@ constexpr std::uint32_t kMtuMin = 1500;
 constexpr std::uint32_t kMtuMax = 9216;
 constexpr std::size_t kPoolMax = TERN_MAX_HELD;
 
-// The host's C functions as a tern::Host.
+// Calls the host's C functions as a tern::Host.
 class CallbackHost final : public tern::Host {
  public:
   CallbackHost(const TernHostOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
@@ -100,8 +100,8 @@ tern::Config to_config(const TernConfig& c) {
 
 }  // namespace
 
-// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders.
-// The last owner deletes it.
+// Owned by the engine, by the host from take_effects() to effects_free(), and by its holders. The
+// last owner deletes it.
 struct TernEffects {
   explicit TernEffects(std::atomic<std::uint32_t>& batches) : held_batches(batches) {}
 
@@ -112,7 +112,7 @@ struct TernEffects {
 
   std::unique_ptr<tern::Effects> effects = std::make_unique<tern::Effects>();
   std::atomic<std::uint32_t>& held_batches;  // of the engine; holders do not access it
-  bool counted = false;                      // there
+  bool counted = false;                      // in held_batches
   std::atomic<std::uint32_t> users = 1;      // the owner, and holds
 };
 
@@ -133,7 +133,7 @@ struct TernEngine {
   tern::Device device;
   std::atomic<std::uint32_t> held_batches = 0;
   std::deque<Batch> pool;   // batches to reuse
-  std::vector<Batch> held;  // freed by the host, and held when that was seen last; the oldest first
+  std::vector<Batch> held;  // freed by the host, and held at the last check; the oldest first
 };
 
 TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
@@ -141,8 +141,8 @@ TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, vo
       ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
     return nullptr;
   }
-  // The only exception that the library throws. In a device that runs already it ends the process,
-  // because the device cannot continue.
+  // The only exception that the library throws. A running device cannot continue, so the exception
+  // ends the process.
   try {
     return new TernEngine(*config, *ops, opaque);
   } catch (const std::bad_alloc&) {
@@ -265,8 +265,8 @@ void recycle(TernEngine* e, Batch batch) {
   e->pool.insert(was_held ? e->pool.end() : e->pool.begin(), std::move(batch));
 }
 
-// Recycles batches that are held no more: the oldest ones, because most readers are equally fast,
-// or all of them at the limit.
+// Recycles batches that are no longer held: only the oldest ones, because most readers are equally
+// fast, or at the limit any of them.
 void reclaim(TernEngine* e) {
   const bool all = e->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD;
   auto kept = e->held.begin();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The engine's only C interface: what a host (QEMU, a vfio-user server, a test)
- * calls, and what it must provide.
+ * The engine's only C interface: the calls of a host (QEMU, a vfio-user server,
+ * a test), and the functions that it must provide.
  *
  * Threads: the engine has none and takes no lock. The host serialises all calls
  * on one engine, except for reading a batch that it has taken
@@ -39,7 +39,7 @@ typedef struct TernHostOps {
   uint64_t (*now)(void *opaque);
   /* 64 random bits, for the variants of keys. */
   uint64_t (*random)(void *opaque);
-  /* The device stored to len bytes of dm_storage. May be NULL. */
+  /* The device has stored to len bytes of dm_storage. May be NULL. */
   void (*dm_written)(void *opaque, void *ptr, uint64_t len);
   /* The same for memory passed to tern_engine_set_ram(). May be NULL. */
   void (*ram_written)(void *opaque, void *ptr, uint64_t len);
@@ -96,16 +96,17 @@ uint32_t tern_engine_uar_read(TernEngine *e, uint64_t offset);
 void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
 
 /*
- * A frame from the wire, without FCS. Its bytes are used only during the call.
- * Like other adapters, the Ethernet function drops and counts a frame for which
- * it has no buffer. To hold it back would also hold back RoCE frames behind it.
+ * Passes a frame from the wire, without FCS. Its bytes are used only during the
+ * call. Like other adapters, the Ethernet function drops and counts a frame for
+ * which it has no buffer: holding it back would also hold back RoCE frames
+ * after it.
  */
 void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
 /*
- * The same for a burst of frames: it may complete frames only when
- * tern_engine_end_burst() is called, which must follow before the lock is
- * dropped. Returns what the frame cost, in bytes: at least len. One frame may
- * have many receivers, so the caller bounds a burst by this.
+ * The same for a burst of frames: it may complete frames only in
+ * tern_engine_end_burst(), which must be called before the lock is dropped.
+ * Returns the cost of the frame in bytes, at least len. One frame may have many
+ * receivers, so the caller bounds a burst by this.
  */
 uint64_t tern_engine_receive_more(TernEngine *e, const void *frame, size_t len);
 void tern_engine_end_burst(TernEngine *e);
@@ -138,9 +139,9 @@ bool tern_engine_set_faults(TernEngine *e, const char *text, char *error, size_t
  */
 bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error, size_t len);
 /*
- * Writes the rules, with how often each has matched and was applied, to buf: as
- * much as fits into len bytes, with a NUL at the end. Returns the length of the
- * whole text, without the NUL.
+ * Writes the rules, and how often each has matched and was applied, to buf,
+ * truncated to len bytes including a NUL. Returns the length of the whole text,
+ * without the NUL.
  */
 size_t tern_engine_get_faults(TernEngine *e, char *buf, size_t len);
 
@@ -171,9 +172,9 @@ bool tern_engine_run(TernEngine *e, uint32_t budget);
  */
 void tern_engine_allow_polling(TernEngine *e, uint64_t from);
 /*
- * Polls these queues: cheaper than tern_engine_run(), for use between two
- * calls of it. Returns false while tern_engine_run() has nothing to do but
- * inputs and timers, and true also when no queue is polled any more.
+ * Polls these queues: cheaper than tern_engine_run(), for use between two calls
+ * of it. Returns false while tern_engine_run() would only handle inputs and
+ * timers, and returns true also once no queue is polled any more.
  */
 bool tern_engine_look(TernEngine *e);
 
@@ -205,11 +206,12 @@ TernFrame tern_engine_effects_frame(const TernEffects *fx, size_t i);
 const uint64_t *tern_engine_effects_vectors(const TernEffects *fx);
 
 /*
- * Keeps the frames of a batch valid after tern_engine_effects_free(), until as
- * many calls of release: another thread may read a frame where it is. The
- * caller of hold owns the batch. Returns false if TERN_MAX_HELD batches of the
- * engine are held already, so that a slow reader cannot take more memory.
- * release may be called by any thread, and after tern_engine_free().
+ * Keeps the frames of a batch valid after tern_engine_effects_free(), until
+ * release has been called as often as hold: another thread may read a frame in
+ * place. The caller of hold owns the batch. Returns false if TERN_MAX_HELD
+ * batches of the engine are held already, so that a slow reader cannot take
+ * more memory. release may be called by any thread, and after
+ * tern_engine_free().
  */
 #define TERN_MAX_HELD 32
 bool tern_engine_effects_hold(TernEffects *fx);
@@ -222,17 +224,18 @@ void tern_engine_effects_release(TernEffects *fx, uint32_t holds);
 uint64_t tern_engine_next_deadline(const TernEngine *e);
 
 /*
- * The event log: records of struct tern_log_event (firmware-if/tern_event_log.h) in
- * a ring. From now on the engine puts an event there when it happens; an event that
- * finds no room is lost, and counted. records: a power of two, at least 2; 0 ends the
- * log. Returns false if memory runs out.
+ * Starts the event log: the engine writes events as records of struct
+ * tern_log_event (firmware-if/tern_event_log.h) to a ring. Events that find the
+ * ring full are lost, and counted. records: a power of two, at least 2; 0 ends
+ * the log. Returns false if memory runs out.
  */
 bool tern_engine_log_events(TernEngine *e, size_t records);
 /*
- * The reader of the log: one thread at a time, which need not be serialised with
- * other calls, except with tern_engine_log_events() and tern_engine_free(). Returns
- * the oldest *n records, which stay there until as many are taken; and the number of
- * events lost that no record has reported yet.
+ * The reader of the log: one thread at a time, which need not be serialised
+ * with other calls, except with tern_engine_log_events() and
+ * tern_engine_free(). Returns the oldest *n records, which stay there until as
+ * many are taken, and the number of lost events that no record has reported
+ * yet.
  */
 const void *tern_engine_events(const TernEngine *e, size_t *n);
 void tern_engine_events_taken(TernEngine *e, size_t n);
@@ -262,8 +265,8 @@ const uint64_t *tern_engine_eth_counters(const TernEngine *e);
  */
 bool tern_engine_set_mutation(TernEngine *e, const char *rule);
 /*
- * Name of rule i, counted from 0. NULL past the last one, and in a build
- * without mutations.
+ * Returns the name of rule i, counted from 0; NULL after the last one, and in a
+ * build without mutations.
  */
 const char *tern_engine_mutation(size_t i);
 

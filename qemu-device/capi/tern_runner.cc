@@ -17,7 +17,7 @@ static_assert(TERN_CALL_TAKE_FRAMES == static_cast<int>(Host::Call::kTakeFrames)
 static_assert(TERN_SENT_BLOCKED == static_cast<int>(Host::Sent::kBlocked));
 static_assert(TERN_EVENT_LOG_ENDED == static_cast<int>(Host::Event::kLogEnded));
 
-// The host's C functions as a Host.
+// Calls the host's C functions as a Host.
 class CallbackHost final : public Host {
  public:
   CallbackHost(const TernRunnerOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}

@@ -37,7 +37,7 @@ typedef enum TernSent {
   TERN_SENT_TAKEN, /* sent, or lost on the way */
   /* Taken, but tern_runner_resumed() is called before the next frame. */
   TERN_SENT_HELD,
-  /* Not taken; tern_runner_resumed() is called when there is room. */
+  /* Not taken; tern_runner_resumed() is called when there is space. */
   TERN_SENT_BLOCKED,
 } TernSent;
 
@@ -65,7 +65,7 @@ typedef struct TernRunnerOps {
   void (*trace)(void *opaque, TernEvent event, uint64_t a, uint64_t b);
   void (*capture)(void *opaque, const TernFrame *frame); /* [lock] */
   /*
-   * Has tern_runner_expired() called at this time; replaces an earlier one.
+   * Calls tern_runner_expired() at this time; replaces an earlier one.
    */
   void (*arm)(void *opaque, TernTimer timer, uint64_t at); /* [host] */
   void (*disarm)(void *opaque, TernTimer timer);           /* [host] */
@@ -83,9 +83,9 @@ typedef struct TernRunnerOps {
    */
   const void *(*next_frame)(void *opaque, uint32_t *len); /* [lock] */
   /*
-   * In the host thread: releases room to the peer. Returns true if no frame
-   * has come meanwhile; the host then calls tern_runner_take_frames() when
-   * one does.
+   * In the host thread: releases the space of frames taken to the peer. Returns
+   * true if no frame has arrived meanwhile; the host then calls
+   * tern_runner_take_frames() when one does.
    */
   bool (*wait_for_frames)(void *opaque); /* [lock] */
   /* In the worker's thread. */
@@ -112,7 +112,7 @@ void tern_runner_stop(TernRunner *r);
 
 /*
  * ---- the event log ----
- * A file that is open for writing; it belongs to the runner from now on.
+ * A file that is open for writing; the runner owns it from now on.
  */
 typedef struct TernEventFile {
   int fd;
@@ -125,9 +125,10 @@ typedef struct TernEventFile {
 
 /* Before tern_runner_start(). Returns false without memory or a thread. */
 bool tern_runner_log_events(TernRunner *r, const TernEventFile *file);
-/* What was logged before is in the file when it returns. No effect without a log. */
+/* Events logged before are in the file when it returns. No effect without a
+ * log. */
 void tern_runner_flush_events(TernRunner *r);
-/* The same; from here on the device clock has another epoch. */
+/* The same; the device clock has another epoch from here on. */
 void tern_runner_set_event_epoch(TernRunner *r, uint64_t epoch);
 
 /* ---- inputs ---- */
@@ -139,7 +140,7 @@ void tern_runner_doorbell(TernRunner *r, uint64_t offset, uint32_t value);
  */
 bool tern_runner_receive(TernRunner *r, const void *frame, size_t len);
 void tern_runner_take_frames(TernRunner *r);
-/* The wire has room again. */
+/* The wire has space again. */
 void tern_runner_resumed(TernRunner *r);
 void tern_runner_set_link(TernRunner *r, bool up);
 void tern_runner_set_running(TernRunner *r, bool running);
