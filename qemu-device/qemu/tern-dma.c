@@ -3,20 +3,21 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The engine reaches RAM only, be it of the machine or behind another device's
- * BAR. Anything else would be an MMIO access to some other device, from a thread
- * that does not hold the BQL. So would be the BAR of a passed-through device.
+ * The engine accesses only RAM, of the machine or in another device's BAR. Any
+ * other access would be MMIO to another device, from a thread that does not
+ * hold the BQL. The same holds for the BAR of a passed-through device.
  *
- * Behind a vIOMMU a translation may raise an interrupt (a fault), which may
- * call us again (tern.h), and takes the IOMMU's own locks, which its unmap
- * notifiers are called with. So while the address space has an IOMMU region,
- * the engine runs with the BQL held only (tern_runner_set_host_only()). So it
- * does with icount, for runs that repeat.
+ * With a vIOMMU a translation may raise an interrupt (a fault), which may
+ * call us again (tern.h), and takes the IOMMU's own locks, which are held when
+ * its unmap notifiers are called. So while the address space has an IOMMU
+ * region, the engine runs only with the BQL held
+ * (tern_runner_set_host_only()). The same holds with icount, so that runs
+ * repeat.
  *
- * A translation, and finding the RAM block of a pointer again, cost more than
- * the copy of a small message. So the engine knows where the large pieces of
- * RAM lie, until the address space changes: no bus master, another memory
- * layout, a vIOMMU that translates. For the rest it asks us.
+ * Translating an address, and finding the RAM block of a pointer, cost more
+ * than copying a small message. So the engine knows the large pieces of RAM
+ * until the address space changes: no bus master, another memory layout, a
+ * vIOMMU that translates. It asks us for the rest.
  */
 
 #include "qemu/osdep.h"
@@ -59,13 +60,13 @@ void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write)
     MemoryRegion *mr;
 
     RCU_READ_LOCK_GUARD();
-    /* After exit() there is no address space. */
+    /* After exit() the address space does not exist. */
     mr = s->bus_master ? tern_translate(s, addr, &xlat, &l, is_write, attrs)
                        : NULL;
     /*
      * A fault may have ended DMA. Our own device memory is refused as well: the
-     * engine has it under another name, and a copy from itself to itself is
-     * nothing a bus would carry.
+     * engine accesses it under another name, and no bus carries a copy from a
+     * device to itself.
      */
     if (!s->bus_master || !l || mr == &s->dm ||
         !memory_access_is_direct(mr, is_write, attrs)) {
@@ -82,12 +83,12 @@ void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
 {
     TernState *s = opaque;
 
-    /* Marks what was written dirty and drops the code translated from it. */
+    /* Marks the written bytes dirty and drops the code translated from them. */
     address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len,
                         is_write && written, written);
 }
 
-/* For dirty logs and translated code device memory is RAM like any other. */
+/* Dirty logs and translated code treat device memory as RAM. */
 void tern_dm_written(void *opaque, void *ptr, uint64_t len)
 {
     TernState *s = opaque;
@@ -125,7 +126,7 @@ typedef struct TernRamSearch {
     unsigned num;
 } TernRamSearch;
 
-/* Small pieces are not worth a place; some of them are ROM or overlap it. */
+/* Skips small pieces, some of which are ROM or overlap ROM. */
 static bool tern_ram_range(Int128 start, Int128 len, const MemoryRegion *mr,
                            hwaddr offset, void *opaque)
 {
@@ -150,7 +151,7 @@ static bool tern_ram_range(Int128 start, Int128 len, const MemoryRegion *mr,
     return false;
 }
 
-/* The engine knows these pieces from now on, and no others. */
+/* Replaces the RAM that the engine knows by these pieces. */
 static void tern_know_ram(TernState *s, const TernRamSearch *search)
 {
     AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
@@ -205,7 +206,7 @@ static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
     TernIommu *iommu = container_of(n, TernIommu, notifier);
     TernState *s = iommu->dev;
     uint64_t addr = iommu->offset + tlb->iova;
-    /* A mask of all ones is everything; its size does not fit. */
+    /* A mask of all ones means everything; its size does not fit. */
     uint64_t len = tlb->addr_mask + 1 ? tlb->addr_mask + 1 : UINT64_MAX;
 
     trace_tern_iommu_unmap(s, addr, len);
@@ -238,8 +239,8 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
                         int128_get64(end), index);
     /*
      * A guest can enable an IOMMU that takes no notifiers (VT-d with snoop
-     * control). We work without: behind an IOMMU the engine runs with the BQL,
-     * maps nothing for longer than a slice, and no RAM is known.
+     * control). We do not need them: with an IOMMU the engine runs with the BQL
+     * held, maps nothing for longer than a slice, and knows no RAM.
      */
     iommu->notified = !memory_region_register_iommu_notifier(
         section->mr, &iommu->notifier, &err);
@@ -248,7 +249,7 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
         error_free(err);
     }
     QLIST_INSERT_HEAD(&s->iommus, iommu, next);
-    /* In a fault, which another IOMMU region reports, that is so already. */
+    /* In a fault, which another IOMMU region reports, this is already done. */
     if (!s->in_map) {
         tern_runner_lock(s->runner);
         tern_runner_set_host_only(s->runner, true);
@@ -334,9 +335,9 @@ void tern_dma_changed(TernState *s)
 }
 
 /*
- * The address space is new only now: what region_del() would invalidate, the
- * worker could map again before the change took place; and before it there may
- * have been no memory for what is to be told to software.
+ * The address space takes effect only now. Earlier, the worker could map again
+ * what region_del() invalidates, and there may have been no memory in which to
+ * notify software.
  */
 static void tern_commit(MemoryListener *listener)
 {

@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The runner writes it in a thread of its own. This file opens it, relates the
- * device clock, which stops with the machine, to wall time, and has the last
- * events written when QEMU exits.
+ * The runner writes the file in a thread of its own. This file opens it,
+ * relates the device clock, which stops with the machine, to wall time, and has
+ * the last events written when QEMU exits.
  */
 
 #include "qemu/osdep.h"
@@ -31,7 +31,7 @@ static void tern_events_exit(Notifier *n, void *data)
 
 bool tern_events_open(TernState *s, Error **errp)
 {
-    /* The header and TERN_LOG_FULL. */
+    /* The file must hold the header and TERN_LOG_FULL. */
     const size_t least = sizeof(struct tern_log_header)
                          + sizeof(struct tern_log_event);
 
@@ -65,7 +65,7 @@ void tern_events_start(TernState *s)
     memcpy(file.mac, s->conf.macaddr.a, sizeof(file.mac));
     s->events_fd = -1;
     if (!tern_runner_log_events(s->runner, &file)) {
-        /* As qemu_thread_create() does. */
+        /* Like qemu_thread_create(). */
         error_report("tern: no thread for the event log");
         abort();
     }

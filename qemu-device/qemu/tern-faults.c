@@ -3,11 +3,10 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Rules and ICRC mode are the engine's. Surprise removal is made here: a region
- * over each BAR and the config space read ones, and the function has lost its
- * power. What comes back is a function after power-on, as when somebody puts an
- * adapter into the slot: its BARs are not programmed, so nobody finds it before
- * the bus is scanned again.
+ * The engine applies rules and the ICRC mode. Surprise removal is done here: a
+ * region over each BAR and the config space read ones, and the function loses
+ * power. Putting the adapter back gives a function after power-on: its BARs are
+ * not programmed, so software does not find it before the bus is scanned again.
  */
 
 #include "qemu/osdep.h"
@@ -36,7 +35,7 @@ static char *tern_get_faults(Object *obj, Error **errp)
     return text;
 }
 
-/* With the lock, or before anybody else knows the engine. */
+/* With the lock, or before any other thread knows the engine. */
 static bool tern_apply_faults(TernState *s, const char *text, Error **errp)
 {
     char why[256];
@@ -113,7 +112,7 @@ static const MemoryRegionOps tern_gone_ops = {
     .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
 };
 
-/* Makes what shows in place of the function what it has to show. */
+/* Shows or hides the regions that read ones. */
 static void tern_update_gone(TernState *s)
 {
     memory_region_transaction_begin();
@@ -142,7 +141,7 @@ static void tern_set_removed(Object *obj, bool removed, Error **errp)
     trace_tern_removed(s, removed);
     tern_runner_set_present(s->runner, !removed);
     if (removed) {
-        /* No more power. Where its BARs were is remembered: they read ones. */
+        /* Power is lost. The BARs' addresses are kept: they read ones. */
         device_cold_reset(DEVICE(s));
     } else {
         pci_device_reset(PCI_DEVICE(s));
@@ -152,7 +151,7 @@ static void tern_set_removed(Object *obj, bool removed, Error **errp)
 
 /* ---- life cycle ---- */
 
-/* Lies over @bar until tern_faults_stop(), seen only when we are removed. */
+/* Covers @bar until tern_faults_stop(); visible only while removed. */
 static void tern_add_gone(TernState *s, int i, MemoryRegion *bar)
 {
     memory_region_init_io(&s->gone[i], OBJECT(s), &tern_gone_ops, s,

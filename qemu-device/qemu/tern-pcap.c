@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * A filter on the netdev does not see what turns round inside the device, so it
- * writes a capture of its own. Records are written whole and soon, so that the
- * file can be read while QEMU runs and after it was killed.
+ * A filter on the netdev does not see frames that are looped back in the
+ * device, so the device writes a capture of its own. Whole records are written
+ * soon, so that the file can be read while QEMU runs and after it was killed.
  */
 
 #include "qemu/osdep.h"
@@ -44,7 +44,7 @@ typedef struct TernPcapRecord {
 struct TernPcap {
     QemuMutex lock;
     char *path;
-    int fd;                     /* -1 when nothing more is written */
+    int fd;                     /* -1 once nothing more is written */
     bool full;                  /* the limit was reached */
     uint64_t room;              /* bytes that the file may still grow by */
     int64_t epoch;              /* wall time at device clock 0 */
@@ -55,7 +55,7 @@ struct TernPcap {
     uint8_t buffer[TERN_PCAP_BUFFER];
 };
 
-/* With the lock: nothing more is written. */
+/* With the lock: stops writing. */
 static void tern_pcap_end(TernPcap *p)
 {
     close(p->fd);
@@ -74,7 +74,7 @@ static void tern_pcap_flush(TernPcap *p)
     p->used = 0;
 }
 
-/* With the lock: a frame did not fit, so nor may any after it. */
+/* With the lock: a frame did not fit, so the capture takes no other. */
 static void tern_pcap_fill_up(TernPcap *p)
 {
     tern_pcap_flush(p);

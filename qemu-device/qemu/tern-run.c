@@ -1,12 +1,12 @@
 /*
- * tern: what the runner needs of QEMU.
+ * tern: QEMU's side of the runner.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The runner (tern_runner.h) decides which thread runs the engine when, and
- * delivers its effects. This file gives it bottom halves, timers, the net layer
- * or the shared wire, MSI-X and the capture, and passes it frames, link changes
- * and the VM state. The runner's host lock is the BQL.
+ * The runner (tern_runner.h) decides when and in which thread the engine runs,
+ * and delivers its effects. This file gives it bottom halves, timers, the net
+ * layer or the shared wire, MSI-X and the capture, and passes it frames, link
+ * changes and the VM state. The runner's host lock is the BQL.
  */
 
 #include "qemu/osdep.h"
@@ -20,7 +20,7 @@
 #include "tern.h"
 #include "trace.h"
 
-/* ---- what the runner calls; tern_runner.h says with which locks ---- */
+/* ---- functions that the runner calls; their locks: tern_runner.h ---- */
 
 static uint64_t tern_now(void *opaque)
 {
@@ -104,7 +104,7 @@ static void tern_raise(void *opaque, unsigned vector)
     }
 }
 
-/* The net layer is done with the frame that it had to hold. */
+/* The net layer has sent the frame that it held. */
 static void tern_sent(NetClientState *nc, ssize_t ret)
 {
     TernState *s = qemu_get_nic_opaque(nc);
@@ -179,7 +179,7 @@ static const TernRunnerOps tern_runner_ops = {
     .worker_ends = tern_worker_ends,
 };
 
-/* ---- what calls the runner; all with the BQL ---- */
+/* ---- functions that call the runner; all with the BQL ---- */
 
 /* Within map() a bottom half runs again later. */
 
@@ -315,7 +315,7 @@ void tern_start(TernState *s)
     qemu_format_nic_info_str(qemu_get_queue(s->nic), s->conf.macaddr.a);
     s->vm_state = qdev_add_vm_change_state_handler(dev, tern_vm_state, s);
     if (!tern_runner_start(s->runner)) {
-        /* As qemu_thread_create() does. */
+        /* Like qemu_thread_create(). */
         error_report("tern: no thread for the worker");
         abort();
     }

@@ -9,15 +9,15 @@
  * carries the messages below, with file descriptors.
  *
  * Each side owns a ring: memory that it alone writes. It stores there the
- * frames that it sends, and two indices: head, the bytes it ever put into its
- * own ring, and tail, the bytes it ever took from the other's. Neither wraps.
- * Before a side sleeps it stores the index of the other's at which it wants a
- * notification: a byte through a socket that it gave the other side.
+ * frames that it sends, and two indices: head, the bytes it has ever put into
+ * its own ring, and tail, the bytes it has ever taken from the other's. Neither
+ * wraps. Before a side sleeps it stores the index of the other side at which it
+ * wants a notification: a byte on a socket that it gave the other side.
  *
- * The other side is not trusted: what it writes is read once and checked. A
- * side with an invalid ring is treated as a cut cable. Both sides can change
- * the flags of a descriptor that they share, so nothing here relies on
- * O_NONBLOCK of one: notifications are sent and received with MSG_DONTWAIT.
+ * The other side is not trusted: its data is read once and checked. A side with
+ * an invalid ring is treated as a cut cable. Both sides can change the flags of
+ * a descriptor that they share, so nothing here relies on its O_NONBLOCK:
+ * notifications are sent and received with MSG_DONTWAIT.
  */
 
 #include "qemu/osdep.h"
@@ -38,7 +38,7 @@
 #define TERN_RING_BYTES     (4 * MiB)
 /* Each frame begins with its length, at a multiple of this. */
 #define TERN_RING_ALIGN     64
-/* A length that means: the next frame is at the start of the ring. */
+/* Stored as a length: the next frame is at the start of the ring. */
 #define TERN_RING_WRAP      UINT32_MAX
 #define TERN_WIRE_MAGIC     0x65726977 /* "wire" */
 #define TERN_WIRE_VERSION   2
@@ -54,8 +54,8 @@ typedef struct TernRing {
     uint8_t pad0[TERN_RING_ALIGN - 8];
     uint64_t tail;
     uint8_t pad1[TERN_RING_ALIGN - 8];
-    uint64_t wake_head;         /* notify when the other's head gets there */
-    uint64_t wake_tail;         /* the same of its tail */
+    uint64_t wake_head;         /* notify when the other's head reaches it */
+    uint64_t wake_tail;         /* the same for its tail */
     uint8_t pad2[TERN_RING_ALIGN - 16];
     uint8_t data[TERN_RING_BYTES];
 } TernRing;
@@ -80,8 +80,8 @@ struct TernWire {
     TernWireMsg msg;            /* received so far */
     unsigned msg_len;
     QEMUBH *bh;                 /* the session began, or is to end */
-    bool disconnect;            /* the other side is to be disconnected */
-    bool warned;                /* once: it cannot fill the log */
+    bool disconnect;            /* the other side must be disconnected */
+    bool warned;                /* only once: a peer cannot fill the log */
 
     TernRing *own;              /* NULL: none yet */
     const TernRing *mapped;     /* the other's; NULL: none yet */
@@ -110,14 +110,14 @@ static bool tern_passes(uint64_t want, uint64_t old, uint64_t now)
     return want - old - 1 < now - old;
 }
 
-/* A socket without room holds notifications that were not received yet. */
+/* A full socket means that notifications are still unread. */
 static void tern_notify(TernWire *w)
 {
     trace_tern_wire_notify(w->dev);
     send(w->peer_notify_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Maybe without the BQL: tern_wire_bh() ends the session. */
+/* Possibly without the BQL: tern_wire_bh() ends the session. */
 static void tern_wire_broken(TernWire *w)
 {
     trace_tern_wire_broken(w->dev);
@@ -247,7 +247,7 @@ static void tern_wire_warn(TernWire *w, const char *what)
     }
 }
 
-/* By the BH: the callbacks of a chardev do not expect it to be closed. */
+/* In the BH: the callbacks of a chardev do not expect it to be closed. */
 static void tern_wire_disconnect(TernWire *w, const char *why)
 {
     tern_wire_warn(w, why);
@@ -256,8 +256,8 @@ static void tern_wire_disconnect(TernWire *w, const char *why)
 }
 
 /*
- * A well-behaved end leaves few messages unread, so the buffer of the socket is
- * queue enough. An end that lets it fill up is disconnected.
+ * A well-behaved peer leaves few messages unread, so the socket's buffer is
+ * large enough. A peer that lets it fill up is disconnected.
  */
 static void tern_wire_send(TernWire *w, unsigned kind, int *fds, int num)
 {
@@ -270,7 +270,7 @@ static void tern_wire_send(TernWire *w, unsigned kind, int *fds, int num)
     int ret;
 
     trace_tern_wire_send(w->dev, kind);
-    /* Also without descriptors: those of a message that failed may be left. */
+    /* Also with none: descriptors of a failed message may be left. */
     if (qemu_chr_fe_set_msgfds(w->chr, fds, num) < 0 && num) {
         warn_report("tern: the chardev of a wire must be a unix socket");
         return;
@@ -309,7 +309,7 @@ static void tern_wire_forget(TernWire *w)
 
 static void tern_wire_notified(void *opaque);
 
-/* Begins our part of a session. False: the link stays down. */
+/* Begins our part of a session. Returns false if the link stays down. */
 static bool tern_wire_offer(TernWire *w)
 {
     Error *err = NULL;
@@ -340,8 +340,9 @@ static bool tern_wire_offer(TernWire *w)
 }
 
 /*
- * Memory that is large enough and stays so: otherwise reading it could kill us.
- * So could huge pages, which run out when the other side punches holes.
+ * Accepts only memory that is large enough and cannot shrink: otherwise reading
+ * it could kill us. So could huge pages, which run out when the other side
+ * punches holes.
  */
 static const TernRing *tern_wire_map(int fd)
 {
@@ -359,7 +360,7 @@ static const TernRing *tern_wire_map(int fd)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* For no other kind of file do we know that send() never waits. */
+/* Only this kind of file guarantees that send() never waits. */
 static bool tern_is_notify_socket(int fd)
 {
     int domain, type;
@@ -395,7 +396,7 @@ static void tern_wire_accept(TernWire *w, const int fds[2])
     w->mapped = w->peer = ring;
     tern_runner_unlock(w->dev->runner);
     trace_tern_wire_up(w->dev);
-    /* Frames may be there already, whose notification we did not receive. */
+    /* Frames may wait whose notification was sent earlier. */
     qemu_bh_schedule(w->bh);
 }
 
@@ -490,7 +491,7 @@ static void tern_wire_notified(void *opaque)
     ssize_t n = recv(w->notify_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-        /* Shut down: it would stay readable. */
+        /* Shut down: the socket would stay readable. */
         tern_wire_warn(w, "breaks its rules");
         tern_wire_forget(w);
         tern_wire_changed(w->dev);

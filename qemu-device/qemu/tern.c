@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Register and doorbell accesses go to the engine as they come; nothing here
- * knows what they mean.
+ * Register and doorbell accesses go to the engine unchanged; nothing here
+ * interprets them.
  */
 
 #include "qemu/osdep.h"
@@ -47,8 +47,8 @@
 /* ---- registers and doorbells ---- */
 
 /*
- * An access that began before the device was unplugged may end after, and one
- * may come from within map().
+ * An access that began before the device was unplugged may end after it, and an
+ * access may come from within map().
  */
 static bool tern_is_ready(TernState *s)
 {
@@ -58,7 +58,7 @@ static bool tern_is_ready(TernState *s)
     return s->started && !s->in_map;
 }
 
-/* A word, or not: the contract knows naturally aligned 32-bit accesses only. */
+/* Whether this is a word: the contract has aligned 32-bit accesses only. */
 static bool tern_is_word(TernState *s, const char *region, hwaddr addr,
                          unsigned size)
 {
@@ -128,7 +128,7 @@ static void tern_uar_write(void *opaque, hwaddr addr, uint64_t value,
     tern_runner_doorbell(s->runner, addr, value);
 }
 
-/* Any size reaches us whole, so that the wrong ones can read ones. */
+/* Accesses of any size reach us whole, so that invalid ones can read ones. */
 static const MemoryRegionOps tern_regs_ops = {
     .read = tern_regs_read,
     .write = tern_regs_write,
@@ -147,7 +147,7 @@ static const MemoryRegionOps tern_uar_ops = {
 
 /* ---- power and reset ---- */
 
-/* What config space says about DMA and power, for threads without the BQL. */
+/* Copies the DMA and power state of config space for threads without BQL. */
 static void tern_update_power(TernState *s)
 {
     PCIDevice *dev = PCI_DEVICE(s);
@@ -200,7 +200,7 @@ static void tern_reset(TernState *s)
     tern_runner_unlock(s->runner);
 }
 
-/* Of the machine, the bus or (FLR) the function; config space is reset next. */
+/* Reset of the machine, the bus or (FLR) the function; config space follows. */
 static void tern_reset_hold(Object *obj, ResetType type)
 {
     TernState *s = TERN(obj);
@@ -210,7 +210,7 @@ static void tern_reset_hold(Object *obj, ResetType type)
     }
 }
 
-/* ---- what comes from within map(): see the locks in tern.h ---- */
+/* ---- calls from within map(): see the locks in tern.h ---- */
 
 bool tern_defer(TernState *s, TernDeferred what)
 {
@@ -355,7 +355,7 @@ static char *tern_get_mutation(Object *obj, Error **errp)
     return g_strdup(s->mutation ?: "");
 }
 
-/* Also while the device is at work. */
+/* Allowed while the device works, too. */
 static void tern_set_mutation(Object *obj, const char *rule, Error **errp)
 {
     TernState *s = TERN(obj);
@@ -407,9 +407,9 @@ static void tern_finalize(Object *obj)
 /* ---- realize ---- */
 
 /*
- * Device memory is RAM: the CPU reads and writes it without an exit. It has no
- * name that migration would know it by: the device after us in the slot may come
- * before ours is freed.
+ * Device memory is RAM: the CPU accesses it without an exit. Migration does not
+ * know it by name: the device after us in the slot may be created before ours
+ * is freed.
  */
 static bool tern_make_dm(TernState *s, Error **errp)
 {
@@ -469,7 +469,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
     return tern_set_congestion(s, errp);
 }
 
-/* The lowest speed from 8 GT/s on at which the link sustains the port. */
+/* The lowest speed, at least 8 GT/s, at which the link sustains the port. */
 static PCIExpLinkSpeed tern_link_speed(const TernState *s)
 {
     PCIExpLinkSpeed speed = QEMU_PCI_EXP_LNK_8GT;
@@ -483,8 +483,8 @@ static PCIExpLinkSpeed tern_link_speed(const TernState *s)
 }
 
 /*
- * A link runs at what both of its ends are capable of. On a read of the port's
- * status, pcie_sync_bridge_lnk() does the same for its end.
+ * A link runs at the speed and width that both ends support. When software
+ * reads the port's status, pcie_sync_bridge_lnk() does the same for its end.
  */
 static void tern_negotiate_link(PCIDevice *dev, const PCIDevice *port)
 {
@@ -495,7 +495,7 @@ static void tern_negotiate_link(PCIDevice *dev, const PCIDevice *port)
     uint16_t width = MIN(ours & PCI_EXP_LNKSTA_NLW, other & PCI_EXP_LNKCAP_MLW);
     uint16_t speed = MIN(ours & PCI_EXP_LNKSTA_CLS, other & PCI_EXP_LNKCAP_SLS);
 
-    /* A port whose capability has none of them runs at the least. */
+    /* A port whose capability has neither runs at the minimum. */
     width = MAX(width, QEMU_PCI_EXP_LNKSTA_NLW(QEMU_PCI_EXP_LNK_X1));
     speed = MAX(speed, QEMU_PCI_EXP_LNKSTA_CLS(QEMU_PCI_EXP_LNK_2_5GT));
     pci_set_word(status, width | speed);
@@ -607,7 +607,7 @@ close_files:
     s->pcap = NULL;
 }
 
-/* Ends what needs the engine lock to end. */
+/* Ends all that needs the engine lock to end. */
 static void tern_halt(TernState *s)
 {
     /* The worker never wants the BQL, which we hold. */
@@ -632,9 +632,9 @@ static void tern_release(struct rcu_head *rcu)
 }
 
 /*
- * An interrupt, ours or one that reports a fault of the IOMMU, can be a store to
- * the register that unplugs us. The runner is on the stack then, so it lives
- * until the BQL has been released, and within map() goes on until then.
+ * An interrupt, ours or one that reports an IOMMU fault, can be a store to the
+ * register that unplugs us. The runner is then on the stack, so it lives until
+ * the BQL is released; within map() it also continues until then.
  */
 static void tern_exit(PCIDevice *dev)
 {
@@ -644,8 +644,8 @@ static void tern_exit(PCIDevice *dev)
     call_rcu1(&s->rcu, tern_release);
     s->started = false;
     /*
-     * The engine does not learn of it: the worker must not believe that there is
-     * no IOMMU any more, and translate without the BQL.
+     * Do not notify the engine: the worker must not conclude that there is no
+     * IOMMU any more, and translate without the BQL.
      */
     tern_dma_stop(s);
     if (s->in_map) {
@@ -661,7 +661,7 @@ static void tern_exit(PCIDevice *dev)
 
 /* ---- class ---- */
 
-/* The engine's state is half of a peer's, too: it stays where it is. */
+/* Peers hold the other half of the engine's state, so it cannot migrate. */
 static const VMStateDescription vmstate_tern = {
     .name = TYPE_TERN,
     .unmigratable = 1,

@@ -21,14 +21,14 @@
  * net layer) without the engine lock, in a thread that holds the BQL. The lock
  * of TernPcap is a leaf.
  *
- * tern_dma_map() can lead back to us, although the engine lock is held: behind a
+ * tern_dma_map() can lead back to us, although the engine lock is held: with a
  * vIOMMU it runs with the BQL held, and a fault can be reported by an interrupt,
- * which is a store to an address that the guest has chosen. Whatever a store can
- * cause may call us then. in_map is set meanwhile: accesses to BARs and frames
- * are dropped, tern_defer() postpones what must not be lost, and bottom halves
- * run again later (a reset of another device that waits for its I/O runs them).
- * Timers, descriptors and the monitor do not call us, because no store runs the
- * main loop.
+ * which is a store to an address that the guest has chosen. Any effect of a
+ * store may then call us. in_map is set meanwhile: accesses to BARs and frames
+ * are dropped, tern_defer() postpones calls that must not be lost, and bottom
+ * halves run again later (a reset of another device that waits for its I/O runs
+ * them). Timers, descriptors and the monitor do not call us, because no store
+ * runs the main loop.
  */
 
 #ifndef HW_TERN_TERN_H
@@ -61,7 +61,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(TernState, TERN)
 
 #define TERN_GONE_REGIONS 3     /* one over each BAR */
 
-/* What tern_defer() postpones, in the order in which it is done. */
+/* Work that tern_defer() postpones, in the order in which it is done. */
 typedef enum TernDeferred {
     TERN_DEFERRED_RESET,
     TERN_DEFERRED_LAYOUT,
@@ -121,7 +121,7 @@ struct TernState {
     NICState *nic;
     TernWire *wire;             /* NULL: frames go to the nic's peer */
     TernPcap *pcap;
-    int events_fd;              /* until the runner has it */
+    int events_fd;              /* until passed to the runner */
     Notifier events_exit;
     VMChangeStateEntry *vm_state;
     TernEngine *engine;
@@ -148,17 +148,17 @@ struct TernState {
     /* DMA address space, under the BQL. */
     MemoryListener listener;
     QLIST_HEAD(, TernIommu) iommus;
-    uint64_t stale_start;       /* not yet told; empty: start > last */
+    uint64_t stale_start;       /* invalidate pending; empty: start > last */
     uint64_t stale_last;
-    bool ram_changed;           /* not yet told */
+    bool ram_changed;           /* update of known RAM pending */
 };
 
 /* tern.c */
 
 /*
- * Called first by what needs the engine lock. Returns false if the caller may
- * take it. Otherwise the device stops DMA at once, and the caller returns: it is
- * called again once the lock is free. With the BQL.
+ * Functions that need the engine lock call it first. Returns false if the
+ * caller may take the lock. Otherwise the device stops DMA at once, and the
+ * caller returns: it is called again once the lock is free. With the BQL.
  */
 bool tern_defer(TernState *s, TernDeferred what);
 
@@ -174,7 +174,7 @@ void tern_ram_written(void *opaque, void *ptr, uint64_t len);
 /* Tracks changes of the DMA address space until tern_dma_stop(). */
 void tern_dma_start(TernState *s);
 void tern_dma_stop(TernState *s);
-/* Tells the engine what has changed; with the BQL held. */
+/* Notifies the engine of changes; with the BQL held. */
 void tern_dma_changed(TernState *s);
 /* The engine knows no RAM any more; after tern_dma_stop(). */
 void tern_dma_forget(TernState *s);
@@ -190,11 +190,11 @@ void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
-/* The machine runs, or has stopped (TernState.vm_running). */
+/* The machine was started or stopped (TernState.vm_running). */
 void tern_vm_changed(TernState *s);
 /* The shared wire came up or went down. */
 void tern_wire_changed(TernState *s);
-/* The shared wire has frames, or room again. */
+/* The shared wire has frames, or space again. */
 void tern_wire_moved(TernState *s);
 
 /* Creates the runner, the net client and the timers, and starts the worker. */
@@ -213,16 +213,17 @@ void tern_wire_start(TernWire *w);
 void tern_wire_close(TernWire *w);
 bool tern_wire_is_up(const TernWire *w);
 /*
- * Sends a frame. Returns false if there is no room for it; tern_wire_moved() is
- * called when there is. While the link is down the frame is lost. Called by one
+ * Sends a frame. Returns false if it does not fit; tern_wire_moved() is called
+ * when there is space. While the link is down the frame is lost. Called by one
  * thread at a time, which holds the BQL or the engine lock.
  */
 bool tern_wire_put(TernWire *w, const void *data, uint32_t len);
 /* Returns the next frame, valid until the next call, or NULL. With the BQL. */
 const void *tern_wire_get(TernWire *w, uint32_t *len);
 /*
- * Releases room to the peer. Returns true if no frame has come meanwhile;
- * tern_wire_moved() is then called when one does. With the BQL.
+ * Releases the space of frames taken to the peer. Returns true if no frame has
+ * arrived meanwhile; tern_wire_moved() is then called when one does. With the
+ * BQL.
  */
 bool tern_wire_idle(TernWire *w);
 
@@ -251,7 +252,7 @@ void tern_pcap_close(TernPcap *p);
 bool tern_events_open(TernState *s, Error **errp);
 /* Gives the file to the runner, before the worker starts. */
 void tern_events_start(TernState *s);
-/* Writes what was logged, and relates the device clock to wall time. */
+/* Writes the events so far, and relates the device clock to wall time. */
 void tern_events_sync(TernState *s);
 /* The runner has closed the file; any thread. error: errno, 0 at the limit. */
 void tern_events_ended(TernState *s, int error);
