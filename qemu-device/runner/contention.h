@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether other threads need the processor that a thread polls on.
+// Detects contention for the processor that a thread polls on.
 //
 // The kernel does not report contention for a processor, but it reports how long a thread waited
 // for one.
@@ -15,7 +15,7 @@ namespace tern::runner {
 struct CpuTimes {
   std::uint64_t ran = 0;
   std::uint64_t waited = 0;  // ready to run, without a processor
-  std::uint64_t waits = 0;   // how often
+  std::uint64_t waits = 0;   // number of waits
 };
 
 class CpuClock {
@@ -30,23 +30,24 @@ std::unique_ptr<CpuClock> open_schedstat();
 
 class Contention {
  public:
-  // Contention is judged over this much time running or waiting to run, in ns.
+  // Contention is measured over this much time running or waiting to run, in ns.
   static constexpr std::uint64_t kWindow = 20'000'000;
   // There is contention if the thread waited for more than one kPart-th of the window.
   static constexpr std::uint64_t kPart = 4;
-  // The thread then makes room for others for kMinPause ns; the pause doubles while contention
-  // lasts, up to kMaxPause or what start() was given.
+  // The thread then backs off for kMinPause ns; the pause doubles while contention lasts, up to
+  // kMaxPause or the limit given to start().
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // With a null clock there is never contention. Waits that take less than `brief` ns on average
-  // are brief: a thread that yields between two polls waits so for all that do the same.
+  // With a null clock there is never contention. Waits of less than `brief` ns on average are
+  // brief: a thread that yields between two polls waits that long for others that do the same.
   void start(std::unique_ptr<CpuClock> clock, std::uint64_t brief = 0,
              std::uint64_t max_pause = kMaxPause);
-  // The thread has slept: the time until it was woken and ran does not count.
+  // Excludes the time that the thread slept, until it was woken and ran.
   void skip();
 
-  // By the waits of the window: short ones altogether, brief ones on average, or longer ones.
+  // Level of the waits in the window: kNone if they are short in total, kBrief if they are brief on
+  // average, else kLong.
   enum class Level : std::uint8_t { kNone, kBrief, kLong };
   struct Verdict {
     std::uint64_t ran;
@@ -54,7 +55,7 @@ class Contention {
     Level level;
     std::uint64_t pause;  // ns; 0 if there is no contention
   };
-  // Returns a verdict once in a window, and nothing in between.
+  // Returns a result once in a window, and nothing in between.
   std::optional<Verdict> judge();
 
  private:
@@ -65,7 +66,7 @@ class Contention {
   std::uint64_t waits_ = 0;
   std::uint64_t brief_ = 0;
   std::uint64_t max_pause_ = kMaxPause;
-  std::uint64_t pause_ = kMinPause;  // at the next contention
+  std::uint64_t pause_ = kMinPause;  // of the next contention
 };
 
 }  // namespace tern::runner

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Pending doorbells for the worker: one thread puts, the holder of the engine lock takes, and
-// neither waits.
+// neither waits for the other.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class DoorbellRing {
  public:
   static constexpr unsigned kSize = 64;  // a power of two
 
-  // Returns false if there is no room.
+  // Returns false if the ring is full.
   bool put(const Doorbell& doorbell) {
     const unsigned in = in_.load(std::memory_order_relaxed);
     if (in - out_.load(std::memory_order_acquire) >= kSize) return false;

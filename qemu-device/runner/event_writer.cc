@@ -15,8 +15,7 @@ namespace tern::runner {
 
 namespace {
 
-// How often the ring is emptied while there are events. It holds what a busy engine logs in several
-// times as long.
+// Drain interval while there are events. The ring holds several intervals of a busy engine.
 constexpr std::chrono::milliseconds kInterval{10};
 
 }  // namespace
@@ -95,8 +94,8 @@ void EventWriter::set_epoch(std::uint64_t epoch) {
   write(record(TERN_LOG_EPOCH, epoch, 0));
 }
 
-// Twice, because records are handed out up to the end of the ring. Not until the ring is empty: the
-// engine may be as fast as the file. Returns false if there was nothing.
+// Drains twice, because records are handed out up to the end of the ring. Does not drain until the
+// ring is empty: the engine may be as fast as the file. Returns false if there was nothing.
 bool EventWriter::drain() {
   for (int i = 0; i < 2; ++i) {
     std::size_t n = 0;
@@ -118,8 +117,8 @@ tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr,
   return event;
 }
 
-// Whole records only. Once the file has ended, records are discarded, so that they are not counted
-// as lost.
+// Writes whole records only. Once the file has ended, discards records, so that they are not
+// counted as lost.
 void EventWriter::write(const void* data, std::size_t bytes) {
   const bool fits = bytes <= room_;
   if (!fits)

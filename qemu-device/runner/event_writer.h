@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Writes the engine's event log to a file (firmware-if/tern_event_log.h), in a thread of its own: a
-// slow file costs events, which a record counts, and delays nobody.
+// slow file loses events, which a record counts, and delays no other thread.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace tern::runner {
 
-// An open file for the log, and what its header says of the adapter.
+// An open file for the log, and the adapter's properties for its header.
 struct EventFile {
   int fd = -1;              // the writer closes it
   std::uint64_t limit = 0;  // bytes after which the log ends, with TERN_LOG_FULL; 0 for none
@@ -31,22 +31,22 @@ struct EventFile {
 
 class EventWriter {
  public:
-  // The least limit of a file: a log has its header, and says that it ended.
+  // The smallest limit of a file: it holds the header and the record that ends the log.
   static constexpr std::uint64_t kLeastLimit = sizeof(tern_log_header) + sizeof(tern_log_event);
 
-  // The engine logs from now on. Throws std::bad_alloc or std::system_error.
+  // Starts the log of the engine. Throws std::bad_alloc or std::system_error.
   EventWriter(TernEngine* engine, Host& host, const EventFile& file);
-  // Writes what is left. The engine goes on logging, which nobody reads.
+  // Writes the remaining events. The engine continues to log, without a reader.
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // The engine's thread, after the engine has run: wakes the thread that writes if there are
+  // Called by the engine's thread after the engine has run: wakes the writing thread if there are
   // events.
   void logged();
-  // Any thread. What was logged before is in the file when this returns.
+  // Any thread. Events logged before are in the file when this returns.
   void flush();
-  // The same, and relates the device clock to the time of day anew.
+  // Like flush(), and gives the device clock another epoch.
   void set_epoch(std::uint64_t epoch);
 
  private:
@@ -82,10 +82,10 @@ class EventWriter {
   std::condition_variable wake_;
   bool stopping_ = false;
   File file_;           // closed: nothing more is written
-  std::uint64_t room_;  // bytes that it may still grow by, before TERN_LOG_FULL
+  std::uint64_t room_;  // bytes left before TERN_LOG_FULL
 
   // The thread sleeps until logged(). Both sides exchange it and never store it, so that each sees
-  // what the other one did to the ring before.
+  // the other's earlier changes of the ring.
   std::atomic<bool> asleep_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the runner needs from its host: a hypervisor's device model, a daemon, a test.
+// The runner's requirements on its host: a hypervisor's device model, a daemon, a test.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tern::runner {
 
-// Each function says who calls it:
+// Each function states its caller:
 //   [host]  the host thread, without the engine lock: the function may call the runner again
 //   [lock]  any thread, with the engine lock: it must neither take the host lock nor call the
 //           runner
@@ -27,7 +27,7 @@ class Host {
   enum class Sent : std::uint8_t {
     kTaken,    // sent, or lost on the way
     kHeld,     // accepted; send no other frame before Runner::resumed(). Not with direct_send.
-    kBlocked,  // not taken; Runner::resumed() says when there is room
+    kBlocked,  // not taken; Runner::resumed() reports space
   };
   enum class Event : std::uint8_t {
     kSlice,    // of the worker; whether there is more
@@ -49,7 +49,7 @@ class Host {
   // [lock] Passes a frame to the capture tap.
   virtual void capture(const TernFrame& frame) = 0;
 
-  // [host] Has Runner::expired() called when the device clock reaches `at`; replaces an earlier
+  // [host] Calls Runner::expired() when the device clock reaches `at`; replaces an earlier
   // deadline.
   virtual void arm(Timer timer, std::uint64_t at) = 0;
   virtual void disarm(Timer timer) = 0;
@@ -63,8 +63,8 @@ class Host {
   // [lock], in the host thread, and only in Runner::take_frames(): returns the next frame on the
   // wire, valid until the next call, or an empty span if there is none.
   virtual std::span<const std::byte> next_frame() = 0;
-  // The same: releases room to the peer. Returns true if no frame has come meanwhile; the host then
-  // calls Runner::take_frames() when one does.
+  // The same: releases the space of frames taken to the peer. Returns true if no frame has arrived
+  // meanwhile; the host then calls Runner::take_frames() when one does.
   virtual bool wait_for_frames() = 0;
 
   // In the worker's thread, when it begins and before it ends.

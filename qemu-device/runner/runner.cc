@@ -11,9 +11,9 @@ namespace tern::runner {
 
 namespace {
 
-// How often the worker checks for threads that wait for the lock, before it sleeps on the lock.
+// Number of times that the worker checks for threads waiting for the lock before it sleeps on it.
 constexpr unsigned kSpins = 200;
-// Contention is judged after this many polls, about half a millisecond.
+// Contention is measured after this many polls, about half a millisecond.
 constexpr unsigned kJudgeEvery = 16384;
 // The same for a host thread that polls, in ns. A turn has no fixed length while the
 // thread yields.
@@ -123,7 +123,7 @@ void Runner::free_batches(Batches& batches) {
 }
 
 // Sends frames under the engine lock while the transmit queue is empty. Returns the index of the
-// first frame for which the wire has no room.
+// first frame that the wire does not take.
 std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
   for (std::size_t i = 0; i < frames; ++i) {
     const TernFrame frame = tern_engine_effects_frame(effects, i);
@@ -134,8 +134,7 @@ std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
   return frames;
 }
 
-// Takes the effects collected so far out of the engine. Returns true if there is something to
-// deliver.
+// Takes the collected effects out of the engine. Returns true if there is something to deliver.
 bool Runner::collect() {
   TernEffects* const effects = tern_engine_take_effects(engine_);
   if (effects == nullptr) return false;
@@ -167,7 +166,7 @@ void Runner::reset() {
   drop_effects();
   work_ = false;
   awake_ = true;
-  // There is no event queue now, so this writes nothing.
+  // The link event is not written: there is no event queue now.
   tern_engine_set_link(engine_, link_);
   // Until the disowned batches are done, they count as backlog.
   if (!transmit_.queue().empty()) request(Host::Call::kDeliver);
@@ -183,10 +182,10 @@ void Runner::drop_effects() {
 }
 
 // Delivers with only the host lock held. A call to `host_` may cause an input at once (a hub
-// returns a frame). The loop in progress then delivers the effects of that input. It may also cause
-// stop(), because a guest can aim an interrupt at the register that unplugs the adapter. Two
-// adapters on a hub could feed each other's loop for ever, so it leaves what is above a limit to
-// deliver().
+// returns a frame); the loop in progress then delivers the effects of that input. The call may also
+// cause stop(), because a guest can aim an interrupt at the register that unplugs the adapter. Two
+// adapters on a hub could keep each other's loop running for ever, so effects above a limit are
+// left to deliver().
 void Runner::deliver_effects(bool frames) {
   if (delivering_ || !running_ || stopping()) return;
   delivering_ = true;
@@ -224,9 +223,9 @@ void Runner::finish(bool scheduled) {
   for (std::size_t i = 0; i < kVectorWords; ++i)
     vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
   transmit_.add(collected_);
-  // A timer for a deadline that has passed fires again and again until the engine runs. So arm none
-  // while nothing may run, and none while the worker is about to run, because it would contend with
-  // this thread for the lock.
+  // An expired timer fires again and again until the engine runs. So arm none while nothing may
+  // run, and none while the worker is about to run, because it would contend with this thread for
+  // the lock.
   const bool arm = deadline < armed_ && may_run() && !worker_may_run();
   if (arm) armed_ = deadline;
   const bool frames = scheduled || backlog_ <= limits_.tx_inline;
@@ -292,7 +291,7 @@ void Runner::take_frames() {
   lock();
   std::uint64_t bytes = 0;
   bool waits = false;
-  // An empty look counts too: the peer may be adding frames all the time.
+  // An empty poll counts too: the peer may be adding frames all the time.
   for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits;
        ++looks) {
     const auto frame = host_.next_frame();
@@ -305,7 +304,7 @@ void Runner::take_frames() {
   }
   tern_engine_end_burst(engine_);
   if (!waits) {
-    // Releases the room to the peer now. The next call takes the rest.
+    // Releases the space to the peer now. The next call takes the rest.
     host_.wait_for_frames();
     request(Host::Call::kTakeFrames);
   }
@@ -329,7 +328,7 @@ void Runner::set_link(bool up) {
   unlock_without_delivering();
 }
 
-// The engine tells the driver in memory, which it may not touch while nothing may run.
+// The engine notifies the driver in memory, which it must not access while nothing may run.
 void Runner::follow_link() {
   if (may_run()) tern_engine_set_link(engine_, link_);
 }
@@ -403,22 +402,22 @@ void Runner::yield(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-// Sleeps until woken, unless there is work and no host thread waits for the lock.
+// Sleeps until woken. Returns at once if there is work and no host thread waits for the lock.
 void Runner::idle(std::unique_lock<std::mutex>& lock) {
   // Sequentially consistent: the ring is read after this store (see doorbell()).
   state_.store(WorkerState::kIdle, std::memory_order_seq_cst);
   work_ |= take_doorbells();
   if (worker_may_run() && !contended()) return;
-  // A doorbell came through the ring because the worker was busy, and now only the host thread may
-  // serve it.
+  // A doorbell came through the ring because the worker was busy, and only the host thread may
+  // serve it now.
   if (work_ && may_run() && !worker_may_run()) request(Host::Call::kDeliver);
   if (may_poll_) {
-    // It reads a file, for which no host thread should wait.
+    // The clock reads a file; no host thread should wait for that.
     lock.unlock();
     const auto verdict = judge();
     lock.lock();
     pause_polling(verdict);
-    // Whoever had the lock meanwhile had nobody to wake.
+    // A thread that held the lock meanwhile found no sleeping worker to wake.
     if (stopping() || (worker_may_run() && !contended())) return;
   }
   wake_.wait(lock);

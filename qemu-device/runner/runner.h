@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Runs an engine: decides when, for how long and in which thread, and delivers its effects.
+// Runs an engine: decides when, for how long and in which thread it runs, and delivers its effects.
 //
 // An input (a register write, a doorbell, a frame, a deadline) arrives in the host thread. That
 // thread takes the engine lock and does up to a slice of work at once, so that a short message
@@ -32,12 +32,12 @@
 //   any       stop()                                            Stopping
 //
 // The state changes with the engine lock held. While the worker is Working or Polling, a doorbell
-// only puts a note in a ring: no lock, no system call. When a host thread waits for the lock, the
-// worker unlocks it between two slices (yields) and spins for a moment before it sleeps.
+// only puts an entry into a ring: no lock, no system call. When a host thread waits for the lock,
+// the worker unlocks it between two slices (yields) and spins for a moment before it sleeps.
 //
-// Handshake between doorbell() and the worker that goes idle: one stores its note and then reads
-// the state, the other stores the state and then reads the ring. All four are sequentially
-// consistent, so the worker sees the note or doorbell() sees an idle worker.
+// Handshake between doorbell() and a worker that goes idle: the former stores its entry and then
+// reads the state, the latter stores the state and then reads the ring. All four accesses are
+// sequentially consistent, so the worker sees the entry or doorbell() sees an idle worker.
 //
 // Sending: transmit.h. Contention for the processor that the worker polls on: contention.h.
 #pragma once
@@ -73,17 +73,17 @@ struct Limits {
   // The same while the transmit backlog is at `tx_soft`, so that admin commands and
   // acknowledgements still make progress.
   std::uint32_t trickle = 4 * 1024;
-  // Limits of the transmit backlog in bytes of frames. Above this an input sends no frames
-  // itself, and one delivery sends no further batch,
+  // Limits of the transmit backlog in bytes of frames. Above this an input sends no frames itself,
+  // and one delivery sends no further batch;
   std::uint64_t tx_inline = std::uint64_t{128} * 1024;
-  // ... at this the worker pauses,
+  // at this the worker pauses;
   std::uint64_t tx_soft = std::uint64_t{1024} * 1024;
-  // ... and frames that would exceed this are lost.
+  // frames that would exceed this are lost.
   std::uint64_t tx_hard = std::uint64_t{16} * 1024 * 1024;
   // A wire that takes nothing for this many ns counts as unplugged.
   std::uint64_t tx_patience = 1'000'000'000;
-  // Limits of one take_frames(), in bytes, which the work that frames cause counts for as well, and
-  // in frames.
+  // Limits of one take_frames(), in bytes and in frames. Work caused by frames counts as bytes,
+  // too.
   std::uint64_t rx_bytes = std::uint64_t{128} * 1024;
   unsigned rx_frames = 512;
 };
@@ -114,7 +114,7 @@ class Runner {
   // function.
   void stop();
 
-  // ---- the event log: the host thread, which has not called stop() ----
+  // ---- the event log: for the host thread, before stop() ----
 
   // Before start(). Throws std::bad_alloc or std::system_error.
   void log_events(const EventFile& file);
@@ -130,9 +130,9 @@ class Runner {
   bool receive(std::span<const std::byte> frame);
   // Takes frames from the wire (Host::next_frame()).
   void take_frames();
-  // The wire has room again.
+  // The wire has space again.
   void resumed();
-  // The engine learns of it once it may run.
+  // The engine is notified once it may run.
   void set_link(bool up);
   void set_running(bool running);
   // Called after set_host_only(), once memory can be accessed again: the engine stores in guest
@@ -142,17 +142,18 @@ class Runner {
   void set_present(bool present) { present_ = present; }
   // Called as requested by Host::schedule() and Host::arm().
   void deliver();
-  // Without a worker, in place of a deliver() that was requested: returns true if deliver() would
-  // do nothing but poll send queues, which this call has done. The request stands.
+  // Without a worker, in place of a requested deliver(): returns true if deliver() would only poll
+  // send queues, which this call has then done. The request remains.
   bool poll_only();
   void expired(Host::Timer timer);
 
   // ---- a host without a worker: its thread polls, and yields after each turn ----
 
-  // At the beginning of the thread.
+  // Call it at the beginning of the thread.
   void begin_polling();
-  // Before each turn, with the time of the device clock: the contention for the thread's processor.
-  // The engine polls all the same. The thread should sleep between two polls that find nothing.
+  // Call it before each turn, with the time of the device clock: returns the contention for the
+  // thread's processor. The engine polls in any case. The thread should sleep between two polls
+  // that find nothing.
   Contention::Level contention(std::uint64_t now);
   // Stops polling the send queues polled so far: the thread may sleep until they ring.
   void stop_polling();
@@ -165,10 +166,10 @@ class Runner {
   void lock();
   // Unlocks after calls that caused neither work nor effects.
   void unlock();
-  // Does up to a slice of the work that inputs caused, unless the worker has work already and will
-  // do it.
+  // Does up to a slice of the work that inputs caused, unless the worker already has work and will
+  // do this as well.
   void run();
-  // Unlocks, and delivers the effects or has schedule() do it.
+  // Unlocks. Delivers the effects or requests that by schedule().
   void unlock_and_deliver() { finish(false); }
   // The same for callers that must not deliver anything themselves.
   void unlock_without_delivering();
@@ -193,14 +194,14 @@ class Runner {
   static constexpr std::size_t kVectorWords = TERN_MAX_VECTORS / 64;
   using Vectors = std::array<std::uint64_t, kVectorWords>;
 
-  // With or without the lock: only the host thread starts to stop.
+  // With or without the lock: only the host thread begins to stop.
   [[nodiscard]] bool stopping() const { return worker_state() == WorkerState::kStopping; }
   // With the lock.
   [[nodiscard]] bool may_run() const { return running_ && awake_ && !stopping(); }
   [[nodiscard]] bool worker_may_run() const {
     return work_ && may_run() && !host_runs() && backlog_ < limits_.tx_soft;
   }
-  // There is no worker, or it may not run.
+  // The host thread runs the engine: there is no worker, or it may not run.
   [[nodiscard]] bool host_runs() const { return host_only_ || !started_; }
   [[nodiscard]] bool contended() const { return waiters_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] bool worker_busy() const;
@@ -218,7 +219,7 @@ class Runner {
   void deliver_effects(bool frames);
   void raise_vectors();
 
-  // Any thread: has the host make the call, unless the runner stops.
+  // Any thread: requests the call from the host, unless the runner stops.
   void request(Host::Call call);
 
   // Worker, with the lock.
@@ -245,7 +246,7 @@ class Runner {
   std::atomic<WorkerState> state_ = WorkerState::kIdle;
   DoorbellRing doorbells_;
 
-  // The worker's.
+  // The worker's number of polls.
   unsigned looks_ = 0;
 
   // The worker's, or the host thread's if there is none.

@@ -7,7 +7,7 @@
 
 namespace tern::runner {
 
-// A thread created while this object exists takes no signals: they are for the host's threads.
+// A thread created while this object exists blocks all signals: they are for the host's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

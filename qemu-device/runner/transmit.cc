@@ -24,7 +24,7 @@ bool Transmit::send(Batch& batch) {
   return true;
 }
 
-// A notification without room does not extend the time that the wire has to take a frame.
+// A notification of a wire that still takes nothing does not extend its timeout.
 void Transmit::block(std::size_t frames, bool held) {
   host_.trace(Host::Event::kBlocked, frames, 0);
   state_ = TransmitState::kBlocked;
@@ -36,7 +36,7 @@ void Transmit::block(std::size_t frames, bool held) {
 
 std::uint64_t Transmit::send_batch() {
   if (queue_.empty()) return 0;
-  // A blocked wire does not hold up what nobody sends any more.
+  // A blocked wire does not delay batches that are not sent any more.
   if (state_ == TransmitState::kBlocked && queue_.front().generation == generation_) return 0;
   if (!send(queue_.front())) return 0;
   done_.splice(done_.end(), queue_, queue_.begin());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames on their way to the wire.
+// Frames to be sent on the wire.
 //
 // A batch holds the frames of one slice of work. It is collected with the engine lock, sent by the
 // host thread, and then done until the next holder of the engine lock frees it:
@@ -10,16 +10,16 @@
 // The lists keep the order of the wire.
 //
 //   State    Event                      Next     Effect
-//   Open     send() holds or blocks     Blocked  the patience timer runs
+//   Open     send() holds or blocks     Blocked  the timeout (Timer::kPatience) runs
 //   Blocked  resumed(), link down       Open     sending continues
-//   Blocked  the patience timer fires   Lost     the queue is dropped, as if unplugged
-//   Lost     resumed(), link down       Open     frames sent from now on leave
+//   Blocked  the timeout expires        Lost     the queue is dropped, as if unplugged
+//   Lost     resumed(), link down       Open     later frames are sent
 //
-// The patience timer runs from the first frame that the wire did not take: notifications of a wire
-// that takes nothing do not extend it.
+// The timeout runs from the first frame that the wire did not take: notifications of a wire that
+// takes nothing do not extend it.
 //
-// A reset disowns the batches in the queue: their generation is over. They leave the queue in any
-// state, and the state remains, because it is that of the wire.
+// A reset disowns the batches in the queue: their generation has ended. They leave the queue in any
+// state, and the state, which is that of the wire, remains.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class Transmit {
   // Sends the rest of the first batch. Returns the bytes of the batch, or 0 if nothing more can be
   // sent now.
   std::uint64_t send_batch();
-  // The wire has room again. Returns false if nothing waited for it.
+  // The wire has space again. Returns false if nothing waited for it.
   bool resumed();
   void patience_over();
   // The wire has taken a frame. Any thread.
