@@ -28,28 +28,29 @@ namespace tern::daemon {
 
 namespace {
 
-// How long the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
+// Time that the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
 // much.
 constexpr std::uint64_t kSpin = 30'000;
-// If others need its processor: how long the thread polls before it sleeps between two polls, how
-// long it sleeps, and when it stops polling, in ns since it had work. After a sleep it gets its
-// processor back from a guest at once, after a yield only when the guest's time slice ends.
+// While others need its processor: time that the thread polls before it sleeps between two polls,
+// length of such a sleep, and time after which it stops polling, in ns since it had work. After a
+// sleep it gets its processor back from a guest at once, after a yield only when the guest's time
+// slice ends.
 constexpr std::uint64_t kPollLimit = 100'000;
 constexpr std::uint64_t kNap = 50'000;
 constexpr std::uint64_t kIdle = 10'000'000;
 // Timer slack. The kernel's default is as long as the sleep itself.
 constexpr unsigned long kTimerSlack = 1'000;
-// How often the thread polls the hypervisor's socket while it does not sleep, in ns.
+// Interval at which the thread polls the hypervisor's socket while it does not sleep, in ns.
 constexpr std::uint64_t kServeEvery = 20'000;
-// How often the thread yields while it is busy, in ns.
+// Interval at which the thread yields while it is busy, in ns.
 constexpr std::uint64_t kYieldEvery = 10'000;
 // Messages of the hypervisor that are handled at a time.
 constexpr unsigned kMessages = 16;
-// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench,
+// Cost of a doorbell to a guest: a message of its hypervisor and the answer (ternd_bench,
 // BM_Message), which take two to three times as long on busy processors.
 constexpr std::uint32_t kDoorbellCost = 200'000;
 // The same without device memory: QEMU does not wait for the answer if no region is mapped. The
-// message itself takes longer, so a queue that is rung each 40 us is worth polling.
+// message itself takes longer, so a queue that is rung every 40 us is worth polling.
 constexpr std::uint32_t kPostedDoorbellCost = 10'000;
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.
 constexpr unsigned kLogBurst = 10;
@@ -57,13 +58,13 @@ constexpr std::uint64_t kLogInterval = 10'000'000'000;
 // The largest egress queue that a port can be given while the daemon runs.
 constexpr std::size_t kQueueMax = std::size_t{4} << 20;
 
-// How long a hypervisor waits that could not attach, in ns.
+// Time until a hypervisor that could not attach is tried again, in ns.
 constexpr std::uint64_t kAttachAgain = 100'000'000;
 
 constexpr auto kEngineTimer = static_cast<std::size_t>(runner::Host::Timer::kEngine);
 constexpr auto kPatienceTimer = static_cast<std::size_t>(runner::Host::Timer::kPatience);
 
-// As encoded in PCI Express's Link Capabilities Register: the lowest speed from 8 GT/s on at which
+// Encoded as in PCI Express's Link Capabilities Register: the lowest speed from 8 GT/s on at which
 // 16 lanes sustain the port. 8 GT/s carry 104 Gbit/s of payload in TLPs of 128 bytes.
 std::uint32_t link_speed(std::uint32_t port_speed) {
   constexpr std::uint32_t k8Gt = 3;
@@ -191,7 +192,7 @@ bool Adapter::stop() {
     if (!end_thread(thread_, ended_)) return false;
     unlink(config_.path.c_str());
   }
-  // Other threads may still wake this one. They need nothing of all that takes memory.
+  // Other threads may still wake this one, but use none of the members freed here.
   if (function_) function_->close();
   capture_.reset();
   runner_.reset();
@@ -248,20 +249,20 @@ void Adapter::loop() {
       serve();
       port_.wake_receivers();
     }
-    // There may be more adapters than processors, and what this one has done may be work for
-    // another one.
+    // There may be more adapters than processors, and another one may have work because of this
+    // one.
     if (contention != Level::kLong && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {
       std::this_thread::yield();
       yielded_at_ = turn_at_;
     }
   }
   runner_->stop();
-  // Here, because a hypervisor with many regions makes it take long.
+  // Close it here, because a hypervisor with many regions makes this slow.
   function_->close();
   ended_.release();
 }
 
-// Until when the thread spins if it finds nothing to do.
+// Time until which the thread spins if it finds nothing to do.
 std::uint64_t Adapter::spin_until(Level contention) const {
   if (contention == Level::kLong) return 0;
   if (!polling_) return active_at_ + kSpin;
@@ -445,7 +446,7 @@ void Adapter::detached() {
   log(LOG_INFO, "the hypervisor is gone");
   port_.set_link(false);
   runner_->set_link(false);
-  // The next hypervisor plugs in an adapter that is there.
+  // The next hypervisor gets an adapter that is present.
   removed_ = false;
   runner_->set_present(true);
   finish_frame();
@@ -537,7 +538,7 @@ std::uint64_t Adapter::engine_now(void*) { return clock_ns(); }
 
 std::uint64_t Adapter::engine_random(void*) {
   std::uint64_t value = 0;
-  // Up to 256 bytes come whole once the kernel's generator is initialised.
+  // Up to 256 bytes are returned whole once the kernel's generator is initialised.
   if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
   return value;
 }

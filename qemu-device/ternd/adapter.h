@@ -4,8 +4,8 @@
 //
 // The thread is the runner's host thread, and there is no worker. It serves the hypervisor's
 // messages, takes frames from the port, runs the engine and polls. It sleeps only in sleep(): other
-// threads wake it by request(). A hypervisor can keep it waiting in other system calls: there
-// only end_thread() gets it out.
+// threads wake it by request(). A hypervisor can block it in other system calls: only end_thread()
+// ends those.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ namespace tern::daemon {
 
 class Adapter final : public FunctionOwner, public PortUser, public runner::Host {
  public:
-  // What an adapter opens, unless it gets it from somebody who may open more.
+  // Files that an adapter opens, unless a process with more rights passes them.
   struct Files {
     Descriptor listener;
     Descriptor pcap;
@@ -47,18 +47,18 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files);
   ~Adapter() override;
 
-  // Returns once the thread needs no more files. Throws std::runtime_error.
+  // Returns once the thread needs no other files. Throws std::runtime_error.
   void start();
-  // Detaches the hypervisor, closes the socket, ends the thread, and frees what it used.
-  // Returns false if the thread does not end in time: its hypervisor has it wait in a way that no
-  // signal ends, such as a page of a file system that does not answer. The process can only be
-  // ended then.
+  // Detaches the hypervisor, closes the socket, ends the thread, and frees its resources. Returns
+  // false if the thread does not end in time: its hypervisor blocks it in a way that no signal
+  // ends, such as a page of a file system that does not answer. Then only the end of the process
+  // ends it.
   [[nodiscard]] bool stop();
   [[nodiscard]] const AdapterConfig& config() const { return config_; }
   [[nodiscard]] Port& port() { return port_; }
-  // Regions of memory that its hypervisor may map at a time.
+  // Limit of memory regions that its hypervisor may map at a time.
   [[nodiscard]] std::size_t most_regions() const { return regions_; }
-  // Runs `task` in the adapter's thread and waits for it. Returns false if the thread did not take
+  // Runs `task` in the adapter's thread and waits for it. Returns false if the thread did not begin
   // it in time: its hypervisor keeps it waiting.
   bool call(std::function<void()> task) { return post(std::move(task)).wait(); }
   // The same without waiting.
@@ -70,22 +70,22 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
     bool attached;
     bool link;
     std::uint64_t memory;  // bytes that the hypervisor lets us access
-    std::size_t regions;   // that they are in
+    std::size_t regions;   // number of their regions
     TernEngineInfo engine;
   };
   [[nodiscard]] Status status() const;
-  // The link as the guest sees it, while a hypervisor is attached.
+  // Sets the link that the guest sees while a hypervisor is attached.
   void set_link(bool up);
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
   [[nodiscard]] std::string faults() const;
   void set_icrc(TernIcrcMode mode);
   // Removes the function by surprise, as if it were pulled out of its slot, or puts one back, which
-  // the guest must scan for.
+  // the guest finds by scanning.
   void set_removed(bool removed);
   [[nodiscard]] bool removed() const { return removed_; }
-  // Captures all frames of this adapter from now on; null ends the capture. Returns the one that
-  // ends with it, for another thread to destroy.
+  // Captures all frames of this adapter from now on; null ends the capture. Returns the previous
+  // capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
   [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
 
@@ -174,7 +174,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   alignas(64) std::atomic<bool> running_ = false;
   TaskQueue tasks_;
 
-  // The adapter's thread.
+  // Used only by the adapter's thread.
   std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
   std::uint64_t retry_at_ = UINT64_MAX;   // a blocked frame is offered again
   std::uint64_t frame_due_ = UINT64_MAX;  // the port's next frame is held back until then
@@ -182,13 +182,13 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   std::uint64_t turn_at_ = 0;             // when this turn began
   std::uint64_t active_at_ = 0;           // when there was work last
   std::uint64_t yielded_at_ = 0;
-  std::uint64_t served_at_ = 0;  // when the thread polled the hypervisor's socket last
+  std::uint64_t served_at_ = 0;  // when the thread last polled the hypervisor's socket
   std::uint64_t log_refilled_ = 0;
   unsigned log_tokens_ = 0;
   bool frame_taken_ = false;  // next_frame() returned the port's first frame
   bool polling_ = false;      // the engine has nothing to do but poll
   bool link_wanted_ = true;
-  bool fresh_ = true;  // device memory is that of the next hypervisor
+  bool fresh_ = true;  // no hypervisor has used the device memory
   bool removed_ = false;
   bool stop_ = false;
 

@@ -29,7 +29,7 @@ struct Unit {
   double factor;
 };
 
-// A number with one of the units.
+// Parses a number with one of the units.
 double scaled(std::string_view name, std::string_view text, std::initializer_list<Unit> units,
               const char* example) {
   double value = 0;
@@ -228,7 +228,7 @@ const std::vector<PortProperty>& port_properties() {
   return properties;
 }
 
-// A locally administered address that is the same each time on this machine.
+// Returns a locally administered address, always the same for `path` on this machine.
 std::array<std::uint8_t, 6> default_mac(const std::string& path) {
   std::string id;
   std::ifstream("/etc/machine-id") >> id;

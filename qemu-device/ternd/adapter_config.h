@@ -43,7 +43,7 @@ struct AdapterConfig {
   PortPolicy port;
 };
 
-// Parses PATH[,PROPERTY=VALUE]... Throws std::invalid_argument, which says what is wrong.
+// Parses PATH[,PROPERTY=VALUE]... Throws std::invalid_argument, which states the error.
 AdapterConfig parse_adapter(std::string_view text);
 
 // Sets a property of a port. Returns false if there is none of that name. Throws

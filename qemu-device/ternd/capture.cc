@@ -24,7 +24,7 @@ namespace tern::daemon {
 
 namespace {
 
-// As pcap-savefile(5) has them, in this machine's byte order.
+// As in pcap-savefile(5), in this machine's byte order.
 struct FileHeader {
   std::uint32_t magic = 0xa1b23c4d;  // nanoseconds
   std::uint16_t major = 2;
@@ -42,7 +42,7 @@ struct RecordHeader {
 };
 static_assert(sizeof(FileHeader) == 24 && sizeof(RecordHeader) == 16);
 
-// The thread writes at once when so much waits.
+// The thread writes at once when this many bytes wait.
 constexpr std::size_t kMuch = Capture::kBuffer / 2;
 
 }  // namespace
@@ -73,7 +73,7 @@ struct Capture::State {
   std::vector<std::byte> waiting;
   std::uint64_t size = sizeof(FileHeader);  // of the file, with what waits
   std::uint64_t lost = 0;                   // frames
-  bool stalled = false;                     // the file is slow: nobody waits for it
+  bool stalled = false;                     // the file is slow: no thread waits for it
   bool ended = false;                       // no more frames are taken
   bool stopping = false;
 
@@ -88,7 +88,7 @@ Descriptor create_file(const std::string& path) {
 Capture::Capture(Descriptor file, std::uint64_t limit, const std::string& name) {
   struct stat status{};
   const int flags = fcntl(file.get(), F_GETFL);
-  // A pipe would wait for its reader.
+  // Opening a pipe would wait for its reader.
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || flags < 0 ||
       (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0) {
     throw std::invalid_argument(name + " needs a regular file that can be written");
@@ -121,7 +121,7 @@ void Capture::State::run() {
   for (bool first = true;; first = false) {
     work.wait(lock, [this] { return stopping || !waiting.empty(); });
     if (waiting.empty()) break;
-    // The header is there at once, so that a reader knows what the file is.
+    // Write the header at once, so that a reader can identify the file.
     if (!first) work.wait_for(lock, kFlush, [this] { return stopping || waiting.size() >= kMuch; });
     writing.swap(waiting);
     stalled = false;

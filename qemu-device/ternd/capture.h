@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A capture file: pcap with nanoseconds, of whole Ethernet frames.
 //
-// A thread writes the file, so that a slow one delays frames little and a stuck one delays nothing
-// for long: add() waits for it once, for kRoomWait, and then frames are lost until there is room
-// again.
+// A thread writes the file, so that a slow file delays frames little and a stuck one does not delay
+// them for long: add() waits for it once, for kRoomWait, and then frames are lost until there is
+// space again.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class Capture {
   static constexpr std::chrono::milliseconds kRoomWait{100};
   // Frames are in the file after this time.
   static constexpr std::chrono::milliseconds kFlush{100};
-  // How long the destructor waits for what is left to be written.
+  // Time that the destructor waits for the remaining frames to be written.
   static constexpr std::chrono::seconds kEndWait{2};
 
   // `limit`: bytes after which the capture ends, with a whole frame; 0 for none. `name` is for the

@@ -130,7 +130,7 @@ Json link(Parts& parts, const Json& request, Files) {
   return Json::object();
 }
 
-// Without "rules": reads them.
+// Sets rules, or without "rules" returns them.
 Json faults(Parts& parts, const Json& request, Files) {
   const bool set = request.contains("rules");
   const std::string rules = set ? request.at("rules").get<std::string>() : "";
@@ -158,7 +158,7 @@ Json icrc(Parts& parts, const Json& request, Files) {
   return Json::object();
 }
 
-// Without "on": says whether it is.
+// Removes or puts back the function, or without "on" returns whether it is removed.
 Json removed(Parts& parts, const Json& request, Files) {
   const auto adapter = adapter_of(parts, request);
   const bool set = request.contains("on");
@@ -171,12 +171,12 @@ Json removed(Parts& parts, const Json& request, Files) {
   return {{"removed", is}};
 }
 
-// The file comes as a descriptor, because the daemon opens none. Without one, the capture ends.
+// The file is passed as a descriptor, because the daemon opens none. Without one, the capture ends.
 Json capture(Parts& parts, const Json& request, Files files) {
   const auto limit = request.value("limit", std::uint64_t{0});
   std::unique_ptr<Capture> capture;
   if (!files.empty()) capture = std::make_unique<Capture>(std::move(files.front()), limit);
-  // The one that ends is destroyed here: its file may be slow.
+  // Destroy the previous capture here: its file may be slow.
   with_port(parts, request, [&](auto& user) {
     call(user, [&] { capture = user.set_capture(std::move(capture)); });
   });
@@ -198,7 +198,7 @@ Json port(Parts& parts, const Json& request, Files) {
   return describe(port);
 }
 
-// The descriptors that came, in the order of "files", which says what each is.
+// Returns the descriptor for `what`: "files" names the descriptors in their order.
 Descriptor file_for(const Json& request, Files& files, const char* what) {
   const Json names = request.value("files", Json::array());
   for (std::size_t i = 0; i < std::min(names.size(), files.size()); ++i) {
@@ -207,7 +207,7 @@ Descriptor file_for(const Json& request, Files& files, const char* what) {
   return Descriptor();
 }
 
-// What cannot start, because of a file for example, leaves nothing.
+// A part that fails to start, because of a file for example, is removed.
 template <typename Part>
 void start(Parts& parts, std::shared_ptr<Part> part) {
   try {
@@ -218,7 +218,7 @@ void start(Parts& parts, std::shared_ptr<Part> part) {
   }
 }
 
-// The client makes the files: the daemon opens none.
+// The client creates the files: the daemon opens none.
 Json adapter_add(Parts& parts, const Json& request, Files files) {
   const AdapterConfig config = parse_adapter(request.at("text").get<std::string>());
   Adapter::Files mine{file_for(request, files, "listener"), file_for(request, files, "pcap"),

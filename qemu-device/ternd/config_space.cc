@@ -56,7 +56,7 @@ void ConfigSpace::set32(std::size_t at, std::uint32_t value, std::uint32_t writa
         static_cast<std::uint16_t>(writable >> 16));
 }
 
-// The writable bits say how large it is.
+// The writable bits show the BAR's size.
 void ConfigSpace::add_bar(unsigned index, std::uint64_t size, std::uint32_t flags) {
   const std::uint64_t mask = ~(size - 1);
   const std::size_t at = PCI_BASE_ADDRESS_0 + std::size_t{4} * index;

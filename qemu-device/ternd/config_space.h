@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The function's PCI Express config space: what it contains, and what software may change.
+// The function's PCI Express config space: its contents, and which bits software may change.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class ConfigSpace {
 
   // Any range within kSize.
   void read(std::size_t at, std::span<std::byte> to) const;
-  // Changes what may be changed. Returns true if the function is to be reset (FLR).
+  // Changes the bits that may change. Returns true if the function must be reset (FLR).
   bool write(std::size_t at, std::span<const std::byte> from);
   // The values after a reset.
   void reset();
@@ -41,7 +41,7 @@ class ConfigSpace {
 
   std::array<std::byte, kSize> value_{};
   std::array<std::byte, kSize> initial_{};
-  std::array<std::byte, kSize> writable_{};   // bits that take what is written
+  std::array<std::byte, kSize> writable_{};   // bits that can be written
   std::array<std::byte, kSize> clearable_{};  // bits that a written 1 clears
 };
 

@@ -19,7 +19,7 @@ namespace tern::daemon {
 
 namespace {
 
-// How long the process waits for descriptors before it accepts clients again, in ns.
+// Time without descriptors after which the process accepts clients again, in ns.
 constexpr std::uint64_t kAcceptAgain = 100'000'000;
 
 }  // namespace
@@ -41,7 +41,7 @@ void Control::watch(bool on) {
   epoll_ctl(epoll_.get(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_.get(), &event);
 }
 
-// The mode of the socket says the same, unless somebody has changed it.
+// The mode of the socket allows the same, unless somebody has changed it.
 bool Control::may_use(int socket) const {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -61,7 +61,7 @@ void Control::accept_clients() {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) break;
     if (!may_use(socket.get())) continue;
-    // Nobody keeps others out by connections that are idle.
+    // Idle connections must not keep others out.
     if (clients_.size() >= kMaxClients) clients_.pop_front();
     clients_.push_back({.socket = std::move(socket), .input = {}, .output = {}, .files = {}});
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &clients_.back()}};
@@ -85,7 +85,7 @@ bool Control::receive(Client& client) {
   return true;
 }
 
-// Returns false if the client is to be dropped.
+// Returns false if the client must be dropped.
 bool Control::serve_client(Client& client) {
   if (!client.output.empty()) return answer(client);
   if (!client.has_request()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The control socket: JSON objects, one a line. Documentation/ternd.rst lists the commands. It
-// answers root, the user that the daemon runs as, and members of one group if there is an option
-// for it.
+// The control socket: JSON objects, one per line. Documentation/ternd.rst lists the commands. It
+// answers root, the daemon's user, and with an option the members of one group.
 #pragma once
 
 #include <sys/types.h>
@@ -27,17 +26,17 @@ class Control {
   static constexpr std::size_t kMaxClients = 16;
   static constexpr std::size_t kMaxRequest = std::size_t{64} * 1024;
 
-  // `group`: whose members may use it. Throws std::system_error.
+  // Members of `group` may use it. Throws std::system_error.
   Control(const std::string& path, std::optional<gid_t> group, Handler handler);
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  // Readable when serve() has something to do.
+  // Readable when serve() has work.
   [[nodiscard]] int fd() const { return epoll_.get(); }
-  // Does what clients ask for, one request at a time: a request may wait for a thread. Never waits
-  // for a client: one that does not read its answer gets no other one. Returns after how many ms it
-  // is to be called again even if fd() is not readable; -1: never.
+  // Serves clients, one request at a time: a request may wait for a thread. Never waits for a
+  // client: one that does not read its answer gets no other. Returns the time in ms after which to
+  // call it again even if fd() is not readable; -1: never.
   int serve();
 
  private:
@@ -67,7 +66,7 @@ class Control {
   const Handler handler_;
   Descriptor listener_;
   Descriptor epoll_;
-  std::list<Client> clients_;  // the one that was served last is the last one
+  std::list<Client> clients_;  // in the order in which they were served
   std::uint64_t accept_at_ =
       0;  // not 0: the process had no descriptor for a client, and tries again then
 };

@@ -24,10 +24,10 @@ namespace tern::daemon {
 
 namespace {
 
-// Adapters that may be added while the daemon runs, unless there is an option for it.
+// Adapters that may be added while the daemon runs, unless an option sets their number.
 constexpr unsigned kMore = 4;
 constexpr unsigned kLeastPlaces = 8;
-// Each client of the metrics takes a thread, and may be silent for so long, in ms.
+// Each client of the metrics takes a thread, and may be silent for this long, in ms.
 constexpr const char* kMetricsThreads = "4";
 constexpr const char* kMetricsTimeout = "2000";
 
@@ -85,7 +85,7 @@ Daemon::~Daemon() {
   if (!stop()) std::_Exit(1);
 }
 
-// Clients first, then the threads that they ask.
+// Ends the clients first, then the threads that they ask.
 bool Daemon::stop() {
   exposer_.reset();
   control_.reset();

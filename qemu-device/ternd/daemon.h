@@ -23,14 +23,14 @@ class Daemon {
   // SIGTERM, SIGINT and SIGHUP.
   static sigset_t end_signals();
 
-  // Opens everything, and starts no thread. Throws what the parts throw.
+  // Opens everything, and starts no thread. Throws the exceptions of the parts.
   explicit Daemon(const Options& options);
   ~Daemon();
 
   // Gives up capabilities, starts the threads, enters the sandbox, and returns when one of
   // end_signals() comes. The caller has blocked them.
   void run();
-  // Ends the threads. Returns false if one of them does not end: see Adapter::stop().
+  // Ends the threads. Returns false if one does not end: see Adapter::stop().
   [[nodiscard]] bool stop();
   // Answers a request of a control client.
   [[nodiscard]] std::string handle(const std::string& request, Control::Files files);

@@ -32,7 +32,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Takes what a system call returned. Throws std::system_error, with errno, if it failed.
+// Owns the result of a system call. Throws std::system_error, with errno, if the call failed.
 inline Descriptor checked(int fd, const std::string& what) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
   return Descriptor(fd);

@@ -19,7 +19,7 @@ DeviceMemory::~DeviceMemory() {
 bool DeviceMemory::renew() {
   if (size_ == 0) return true;
   Descriptor file(memfd_create("tern-dm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // A hypervisor that could shrink it would make our accesses fail.
+  // Seal the file: if a hypervisor could shrink it, our accesses would fail.
   if (!file || ftruncate(file.get(), static_cast<off_t>(size_)) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return false;

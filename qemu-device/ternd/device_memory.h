@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The memory behind BAR4: the engine and the hypervisor map the same file.
+// The memory of BAR4: the engine and the hypervisor map the same file.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class DeviceMemory {
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] int fd() const { return file_.get(); }
-  // Replaces the file by an empty one, at the same address: a hypervisor that is gone may have kept
-  // the old one mapped. Returns false if the host has no memory or descriptors for it now.
+  // Replaces the file with an empty one, at the same address: the previous hypervisor may still map
+  // the old one. Returns false if the host has no memory or descriptors for it now.
   [[nodiscard]] bool renew();
 
  private:

@@ -17,7 +17,7 @@ namespace tern::daemon {
 namespace {
 
 // Bytes of the ring after which producers read the consumer's position. The shortest ring still has
-// room for a filler and the longest record.
+// space for a filler and the longest record.
 constexpr std::size_t kReadEvery = 32 * 1024;
 
 constexpr std::size_t kLine = 64;  // of a cache
@@ -29,7 +29,7 @@ constexpr std::uint16_t kIpv6 = 0x86dd;
 
 void EgressQueue::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
-// A mapping of its own: pages that are never used cost nothing.
+// Maps memory of its own: pages that are never used cost nothing.
 EgressQueue::EgressQueue(std::size_t bytes) : size_(std::bit_ceil(std::max(bytes, 4 * kFrameMax))) {
   void* const p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
@@ -57,12 +57,12 @@ void EgressQueue::read_consumer() {
   bytes_out_seen_ = bytes_out_.load(std::memory_order_relaxed);
 }
 
-// Returns room for a record at `in`, which moves past a filler. Null if there is none.
+// Returns space for a record at `in`, which moves past a filler. Null if there is none.
 std::byte* EgressQueue::room(std::uint64_t& in, std::size_t size, std::size_t limit) {
   const std::uint64_t out = out_seen_;
   std::uint64_t start = in;
-  // An empty ring starts again from its beginning once there is room for `limit` bytes before this
-  // position: so what is used of it stays in a processor's cache.
+  // An empty ring restarts from its beginning once there is space for `limit` bytes before this
+  // position: the used part then stays in a processor's cache.
   if (till_end(in) < size || (in == out && at(in) >= limit + kFrameMax)) {
     const std::size_t rest = till_end(in);
     if (in - out + rest + size > size_) return nullptr;
@@ -142,8 +142,8 @@ void EgressQueue::release_batch() {
   taken_ = 0;
 }
 
-// Prefetches the frame of a record that waits, if it is somewhere else: another processor's cache
-// has it.
+// Prefetches the frame of a waiting record if it is stored elsewhere: another processor's cache has
+// it.
 void EgressQueue::prefetch(std::uint64_t position) const {
   if (position == in_seen_) return;
   const Header header = header_at(position);
@@ -192,7 +192,7 @@ namespace {
 
 constexpr std::byte kEcn{3};
 
-// The offset of the IP header, whose type is `type`; 0 if there is none.
+// Returns the offset of the IP header, whose type is `type`; 0 if there is none.
 std::size_t find_ip(std::span<const std::byte> frame, std::uint16_t& type) {
   constexpr std::size_t kIpv4Size = 20;
   std::size_t at = kMacs;

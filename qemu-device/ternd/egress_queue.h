@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames that wait to leave the switch through one port. Any thread may put, one thread takes.
 //
-// A ring of records. A short frame is copied into its record and read in place. A long one stays
-// where the sender's engine made it, and the record refers to it: a switch that copied it would
-// cost as much as the receiver does. Producers take turns by a lock; the consumer takes none.
+// A ring of records. A short frame is copied into its record and read in place. A long frame stays
+// where the sender's engine made it, and the record refers to it: copying it would cost the switch
+// as much as the receiver. Producers take turns by a lock; the consumer takes none.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ class EgressQueue {
     std::uint64_t time;                // when it was put
   };
 
-  // Any thread. Returns false if `limit` bytes wait already, or there is no room. `batch`: that the
-  // frame belongs to, null if it must be copied.
+  // Any thread. Returns false if `limit` bytes wait already, or there is no space. `batch`: the
+  // frame's batch, null if the frame must be copied.
   bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit,
            bool congestion, TernEffects* batch = nullptr);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
@@ -50,8 +50,8 @@ class EgressQueue {
     return static_cast<std::size_t>(bytes_in_.load(std::memory_order_relaxed) - out);
   }
 
-  // Any thread, after put(): a consumer that is about to sleep sees the frame, or the caller sees
-  // that it sleeps.
+  // Any thread, after put(): either a consumer that is about to sleep sees the frame, or the caller
+  // sees that it sleeps.
   void publish() { in_.fetch_add(0, std::memory_order_seq_cst); }
 
   // The consumer: the frame that has waited longest, valid until pop().
@@ -87,7 +87,7 @@ class EgressQueue {
   [[nodiscard]] std::size_t at(std::uint64_t position) const {
     return static_cast<std::size_t>(position) & (size_ - 1);
   }
-  // Bytes that a frame counts: the size of its record, as if it were copied.
+  // Bytes that a frame counts for: the size of its record, as if it were copied.
   [[nodiscard]] static std::size_t counted(std::size_t len) {
     return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1);
   }
@@ -102,18 +102,18 @@ class EgressQueue {
   std::size_t size_;
   std::unique_ptr<std::byte, Unmap> ring_;
   alignas(64) SpinLock producers_;
-  // Free running, as all of these: positions, and bytes that count.
+  // Positions and numbers of bytes. All are free running.
   std::atomic<std::uint64_t> in_ = 0;
   std::atomic<std::uint64_t> bytes_in_ = 0;
-  // The last that the producers saw of the consumer's. They look again after a while, or when it
-  // leaves no room.
+  // The consumer's values as last read by the producers. They read them again after a while, or
+  // when there is no space.
   std::uint64_t out_seen_ = 0;
   std::uint64_t bytes_out_seen_ = 0;
   alignas(64) std::atomic<std::uint64_t> out_ = 0;
   std::atomic<std::uint64_t> bytes_out_ = 0;
-  std::uint64_t in_seen_ = 0;  // the last that the consumer saw
-  // The consumer's: a batch, and how many of its frames were taken and not yet released. It
-  // releases them together, because the sender's processor has the counter.
+  std::uint64_t in_seen_ = 0;  // last value read by the consumer
+  // The consumer's: a batch, and the number of its frames taken and not yet released. They are
+  // released together, because the counter is in the cache of the sender's processor.
   TernEffects* batch_ = nullptr;
   std::uint32_t taken_ = 0;
 };

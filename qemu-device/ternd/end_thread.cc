@@ -10,7 +10,7 @@ namespace tern::daemon {
 
 namespace {
 
-// The signal that ends a system call, how often it is sent, and how many times.
+// The signal that interrupts a system call, its interval, and how many are sent.
 constexpr int kInterrupt = SIGUSR1;
 constexpr std::chrono::milliseconds kInterruptEvery{5};
 constexpr unsigned kInterrupts = 600;

@@ -28,7 +28,7 @@ namespace {
 struct Function::Access {
   static Function& of(vfu_ctx_t* ctx) { return *static_cast<Function*>(vfu_get_private(ctx)); }
 
-  // The contract knows naturally aligned accesses of 32 bits. Others read ones, and write nothing.
+  // The contract has aligned accesses of 32 bits only. Others read ones, and write nothing.
   template <class Read, class Write>
   static ssize_t word(char* buf, std::size_t count, loff_t offset, bool is_write, Read&& read,
                       Write&& write) {
@@ -151,7 +151,7 @@ void Function::close() {
 
 void Function::add_regions() {
   constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
-  // The library's own config space is not used: it takes writes that leave a capability.
+  // Do not use the library's own config space: it accepts writes beyond a capability.
   constexpr int kConfig = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB;
   if (vfu_setup_region(ctx_, VFU_PCI_DEV_CFG_REGION_IDX, ConfigSpace::kSize, Access::config_space,
                        kConfig, nullptr, 0, -1, 0) != 0 ||
@@ -220,7 +220,7 @@ bool Function::serve(unsigned limit) {
     if (!attached_) return true;
     sync_power();
     if (done > 0) continue;
-    // Without an error there was no message, or one that was refused.
+    // Without an error there was no message, or a refused one.
     if (done < 0) {
       owner_.log(LOG_WARNING, "the hypervisor breaks the protocol: it is dropped");
       drop();
@@ -235,7 +235,7 @@ void Function::drop() {
 }
 
 void Function::raise(unsigned vector) {
-  // A vector without a descriptor is one that the guest does not use.
+  // The guest does not use a vector without a descriptor.
   if (attached_) vfu_irq_trigger(ctx_, vector);
 }
 

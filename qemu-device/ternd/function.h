@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // An adapter's PCI Express function, served to one hypervisor at a time by the vfio-user protocol.
 //
-// The only file that knows libvfio-user is function.cc. Messages are the library's work; the owner
-// sees accesses to BARs, guest memory, resets and power.
+// Only function.cc uses libvfio-user, which handles messages; the owner sees accesses to BARs,
+// guest memory, resets and power.
 //
 // Used by one thread, the adapter's. Its calls to the owner are made within serve().
 #pragma once
@@ -26,12 +26,12 @@ class FunctionOwner {
   virtual void write_register(std::uint64_t offset, std::uint32_t value) = 0;
   virtual std::uint32_t read_doorbell(std::uint64_t offset) = 0;
   virtual void ring_doorbell(std::uint64_t offset, std::uint32_t value) = 0;
-  // A region of memory has come, or is about to be unmapped.
+  // A region of memory was added, or is about to be unmapped.
   virtual void memory_added(const GuestMemory::Region& region) = 0;
   virtual void memory_removed(const GuestMemory::Region& region) = 0;
   // A reset of the device or function. Config space has its initial contents afterwards.
   virtual void reset() = 0;
-  // Config space lets the function do DMA, and has it in power state D0.
+  // The DMA permission or the power state in config space has changed.
   virtual void power_changed(bool bus_master, bool awake) = 0;
   virtual void attached() = 0;
   virtual void detached() = 0;
@@ -61,21 +61,20 @@ class Function {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
-  // Becomes readable when serve() has something to do. It changes when a hypervisor attaches or
-  // detaches.
+  // Becomes readable when serve() has work. It changes when a hypervisor attaches or detaches.
   [[nodiscard]] int fd() const;
-  // Attaches a hypervisor, and waits for it to negotiate the version, or handles up to `limit` of
-  // its messages. It waits for each part of a message, and for each answer to be read, no longer
-  // than kWaitLimit. Returns false if a hypervisor waits that cannot be attached now, because the
-  // owner is not ready or the host has no descriptors left.
+  // Attaches a hypervisor and waits for it to negotiate the version, or handles up to `limit` of
+  // its messages. It waits at most kWaitLimit for each part of a message, and for each answer to be
+  // read. Returns false if a hypervisor waits that cannot be attached now, because the owner is not
+  // ready or the host has no descriptors left.
   bool serve(unsigned limit);
   [[nodiscard]] bool attached() const { return attached_; }
   // Detaches the hypervisor, after a call of detached(), and closes the socket.
   void close();
   // Ends the connection. serve() then detaches the hypervisor.
   void drop();
-  // While no hypervisor is attached, or within FunctionOwner::detached(): another file is behind
-  // BAR4. Returns false if there is no memory for that.
+  // Replaces the file of BAR4, while no hypervisor is attached or within FunctionOwner::detached().
+  // Returns false if there is no memory for that.
   [[nodiscard]] bool set_dm(const DmFile& dm);
   // Resets the function. Then, if it is removed by surprise, config space reads ones and takes no
   // writes.
@@ -86,7 +85,7 @@ class Function {
  private:
   struct Access;  // the library's callbacks
 
-  // How long the hypervisor may take to send the rest of a message, or to read an answer, in ms.
+  // Limit for the hypervisor to send the rest of a message, or to read an answer, in ms.
   static constexpr unsigned kWaitLimit = 2000;
 
   void add_regions();

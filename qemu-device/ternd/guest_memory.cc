@@ -20,8 +20,8 @@ void GuestMemory::handle_sigbus() {
 
 void GuestMemory::adopt() const { adopted = this; }
 
-// Async-signal-safe: the thread itself is the only writer of what this reads, and does not access
-// guest memory while it writes.
+// Async-signal-safe: only the thread itself writes the members that this reads, and it does not
+// access guest memory while it writes them.
 void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   const auto fault = reinterpret_cast<std::uintptr_t>(info->si_addr);
   if (adopted != nullptr && adopted->replace(fault)) return;
@@ -29,8 +29,8 @@ void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   std::signal(SIGBUS, SIG_DFL);
 }
 
-// The whole region, because it is one mapping before and after: the process has a limit of
-// mappings, and huge pages cannot be replaced in part. Its hypervisor is dropped soon.
+// Replaces the whole region, because it is one mapping before and after: the process has a limit of
+// mappings, and huge pages cannot be replaced in part. The hypervisor is dropped soon.
 bool GuestMemory::replace(std::uintptr_t fault) const {
   const auto put_zeros = [](std::byte* at, std::size_t size, int flags) {
     constexpr int kZeros = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -39,7 +39,7 @@ bool GuestMemory::replace(std::uintptr_t fault) const {
   for (const Region& region : regions_) {
     const auto start = reinterpret_cast<std::uintptr_t>(region.mapping.data());
     if (region.ptr == nullptr || fault < start || fault - start >= region.mapping.size()) continue;
-    // A host that does not overcommit may refuse so much.
+    // A host that does not overcommit may refuse this size.
     std::byte* const page = region.mapping.data() + (fault - start) / region.page * region.page;
     if (!put_zeros(region.mapping.data(), region.mapping.size(), MAP_NORESERVE) &&
         !put_zeros(page, region.page, 0))

@@ -3,10 +3,9 @@
 //
 // The hypervisor passes regions as file descriptors (DMA_MAP), and libvfio-user maps them. A region
 // without a descriptor cannot be accessed: its bytes would have to pass through the socket.
-//
 // A file may be shorter than its region, and may shrink at any time. An access beyond its end then
-// raises SIGBUS. GuestMemory::handle_sigbus() puts zeros in the place of the whole region, so that
-// the access completes, and lost() is true from then on: the adapter drops its hypervisor.
+// raises SIGBUS. GuestMemory::handle_sigbus() replaces the whole region by zeros, so that the
+// access completes, and lost() is true from then on: the adapter drops its hypervisor.
 //
 // Used by one thread, the adapter's.
 #pragma once
@@ -44,23 +43,23 @@ class GuestMemory {
   // whether the caller has to update the engine.
   [[nodiscard]] bool add(const Region& region);
   // Removes the region that begins at `addr`. Returns whether the caller has to update the engine,
-  // which it does, besides tern_engine_dma_invalidate(), before the engine runs again.
+  // in addition to tern_engine_dma_invalidate(), before the engine runs again.
   [[nodiscard]] bool remove(std::uint64_t addr);
 
   // Whether the function is bus master. While it is not, no memory is found.
   void allow(bool bus_master) { allowed_ = bus_master; }
-  // With the engine lock: what the engine accesses without asking for it.
+  // With the engine lock: sets the memory that the engine accesses without map().
   void update(TernEngine* engine);
 
-  // The longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is none, or
-  // the hypervisor does not let us write or read it.
+  // Returns the longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is
+  // none, or the hypervisor does not allow the access.
   [[nodiscard]] std::span<std::byte> find(std::uint64_t addr, std::uint64_t len, bool write) const;
   // The largest regions that can be read and written, at most `limit`.
   [[nodiscard]] std::vector<TernRam> largest(std::size_t limit) const;
 
   [[nodiscard]] std::size_t regions() const { return regions_.size(); }
   [[nodiscard]] std::uint64_t bytes() const;
-  // Memory of the hypervisor was not there when it was accessed.
+  // Whether memory of the hypervisor was missing when it was accessed.
   [[nodiscard]] bool lost() const { return lost_ != 0; }
   void forget_lost() { lost_ = 0; }
 

@@ -19,8 +19,8 @@ namespace tern::daemon {
 
 namespace {
 
-// What a packet socket may hold: more than the 208 KiB of most hosts, because many packets of 64
-// KiB may come at once.
+// Size of a packet socket's buffer: more than the 208 KiB of most hosts, because many packets of 64
+// KiB may arrive at once.
 constexpr int kReceiveBuffer = 8 << 20;
 
 // struct virtio_net_hdr of linux/virtio_net.h, which is no C++.
@@ -38,7 +38,7 @@ static_assert(sizeof(VnetHeader) == 10);
 constexpr std::size_t kFrameMin = kMacs + 2;
 
 std::optional<Unfinished::Kind> kind_of(std::uint8_t gso_type) {
-  // With ECN, which every segmentation here keeps.
+  // Set with ECN, which every segmentation here preserves.
   constexpr unsigned kEcn = 0x80;
   switch (gso_type & ~kEcn) {
     case 0:
@@ -54,7 +54,7 @@ std::optional<Unfinished::Kind> kind_of(std::uint8_t gso_type) {
   }
 }
 
-// The tag that the kernel has taken out of the frame, in network byte order.
+// Returns the tag that the kernel has taken out of the frame, in network byte order.
 std::optional<std::array<std::uint16_t, 2>> tag_of(msghdr& message) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
@@ -103,7 +103,7 @@ Descriptor open_packet(const std::string& name, unsigned* index) {
       bind(file.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
     throw std::system_error(errno, std::generic_category(), "interface " + name);
   }
-  // Beyond the limit of the host, if that is allowed.
+  // Exceeds the limit of the host if permitted.
   if (setsockopt(file.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) !=
       0) {
     setsockopt(file.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
@@ -138,7 +138,7 @@ bool HostInterface::receive_packet() {
   message.msg_controllen = control.size();
   const ssize_t got = recvmsg(file_.get(), &message, 0);
   segments_.start({}, {});
-  // EINVAL: the packet is unfinished in a way that has no virtio-net header.
+  // EINVAL: the packet is unfinished in a way that virtio-net headers cannot express.
   if (got < 0 && errno != EINVAL) return errno == EINTR;
   const auto kind = kind_of(header.gso_type);
   if (got < 0 || !kind || (message.msg_flags & MSG_TRUNC) != 0) {
@@ -160,7 +160,7 @@ bool HostInterface::receive_packet() {
 }
 
 HostInterface::Sent HostInterface::send(std::span<const std::byte> frame) {
-  VnetHeader header{};  // nothing is left to do
+  VnetHeader header{};  // nothing left to finish
   const iovec parts[2] = {{&header, sizeof(header)},
                           {const_cast<std::byte*>(frame.data()), frame.size()}};
   const ssize_t written = writev(file_.get(), packet_ ? parts : parts + 1, packet_ ? 2 : 1);
@@ -169,7 +169,7 @@ HostInterface::Sent HostInterface::send(std::span<const std::byte> frame) {
 }
 
 std::uint64_t HostInterface::overruns() {
-  // The kernel counts from the last call on.
+  // The kernel counts since the last call.
   tpacket_stats stats{};
   socklen_t size = sizeof(stats);
   if (!packet_ || getsockopt(file_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames from and to an interface of the host: a tap, or any Ethernet interface by a packet socket.
 //
-// What the host's stack left to the interface to finish is finished here. A tap has nothing of the
-// kind: without IFF_VNET_HDR and offloads the kernel finishes packets before it puts them there.
+// Packets that the host's stack left to the interface to finish are finished here. A tap has none:
+// without IFF_VNET_HDR and offloads the kernel finishes packets before it queues them.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class HostInterface {
  public:
   enum class Kind { kTap, kPacket };
 
-  // What the interface is used by: a tap, which is created if there is none, or a packet socket.
-  // Also sets the interface's index. Throws std::system_error.
+  // Opens the file of the interface: a tap, which is created if it does not exist, or a packet
+  // socket. Also sets the interface's index. Throws std::system_error.
   static Descriptor open(Kind kind, const std::string& name, unsigned* index);
 
   HostInterface(Kind kind, Descriptor file)
@@ -39,11 +39,11 @@ class HostInterface {
   // The current frame of the packet, valid until next() or receive(). Empty: there are no more.
   [[nodiscard]] std::span<const std::byte> frame() const { return segments_.frame(); }
   void next() { segments_.next(); }
-  // Packets that the host left unfinished in a way that is not known here. Any thread.
+  // Packets that the host left unfinished in a way that is not supported here. Any thread.
   [[nodiscard]] std::uint64_t unfinished() const {
     return unfinished_.load(std::memory_order_relaxed);
   }
-  // Packets that a packet socket had no room for. A tap's are the interface's own. Any thread.
+  // Packets that did not fit a packet socket. The interface counts those of a tap. Any thread.
   std::uint64_t overruns();
 
   enum class Sent { kTaken, kFull, kRefused };
@@ -53,7 +53,7 @@ class HostInterface {
   void clear_error();
 
  private:
-  // Of a packet that the host sent: an IP packet of 64 KiB and its Ethernet header.
+  // Limit of a packet from the host: an IP packet of 64 KiB and its Ethernet header.
   static constexpr std::size_t kPacketMax = 65536 + 64;
 
   bool receive_packet();
@@ -63,7 +63,7 @@ class HostInterface {
   std::atomic<std::uint64_t> unfinished_ = 0;
   std::atomic<std::uint64_t> overruns_ = 0;
   Segmenter segments_;
-  // The packet from kTag on; before it is room for a tag.
+  // The packet begins at kTag, to leave space for a tag before it.
   alignas(16) std::array<std::byte, kTag + kPacketMax> in_{};
 };
 

@@ -57,7 +57,7 @@ LinkWatch::State LinkWatch::read() {
                                  reinterpret_cast<sockaddr*>(&from), &from_size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == ENOBUFS) {
-      // There was too much news.
+      // Messages were lost.
       ask();
       continue;
     }

@@ -12,7 +12,7 @@ class LinkWatch {
  public:
   enum class State { kDown, kUp, kGone };
 
-  // The socket that it needs. Throws std::system_error.
+  // Opens the socket that it needs. Throws std::system_error.
   static Descriptor open();
 
   // `index`: of the interface. The state is kDown until read() has the answer.
@@ -20,10 +20,10 @@ class LinkWatch {
     ask();
   }
 
-  // Readable when there is news.
+  // Readable when there are messages.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  // Reads news; if fd() is readable afterwards, there is more. An interface that is gone does not
-  // return.
+  // Reads messages; if fd() is readable afterwards, there are more. An interface that is gone does
+  // not return.
   State read();
 
  private:

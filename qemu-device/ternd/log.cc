@@ -13,7 +13,7 @@ void write_log(int priority, const std::string& who, const std::string& message)
   if (journal) line += "<" + std::to_string(priority) + ">";
   line += who.empty() ? "ternd: " : "ternd: " + who + ": ";
   line += message + "\n";
-  // One write, so that lines of several threads do not mix. If stderr is gone, so is the reader.
+  // One write, so that lines of several threads do not mix. Ignore errors: nobody could read them.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

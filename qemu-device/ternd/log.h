@@ -6,7 +6,7 @@
 
 namespace tern::daemon {
 
-// Any thread. `priority` is of syslog(3).
+// Any thread. `priority` is as in syslog(3).
 void write_log(int priority, const std::string& who, const std::string& message);
 
 }  // namespace tern::daemon

@@ -15,7 +15,7 @@ namespace tern::daemon {
 class Metrics final : public prometheus::Collectable {
  public:
   explicit Metrics(const Parts& parts) : parts_(parts) {}
-  // Any thread. What an adapter does not answer in time is left out.
+  // Any thread. Omits adapters that do not answer in time.
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:

@@ -21,7 +21,7 @@ struct Options {
   bool sandbox = true;
 };
 
-// Returns nothing if the process is to end with *status: help, version, or an error that was
+// Returns nothing if the process must end with *status: help, version, or an error that was
 // printed.
 std::optional<Options> parse_options(int argc, char** argv, int* status);
 

@@ -105,9 +105,8 @@ void Parts::remove(std::shared_ptr<Uplink> uplink) {
   bury();
 }
 
-// Destroys what was removed, once each thread has begun a new turn since: none is in a call of its
-// port's user then. A thread that does not respond, or one that has a copy of the lists, leaves it
-// for later.
+// Destroys removed parts once each thread has begun a new turn since: no thread is in a call of
+// their port's user then. A thread that does not respond, or has a copy of the lists, delays this.
 void Parts::bury() {
   if (old_adapters_.empty() && old_uplinks_.empty()) return;
   std::vector<TaskQueue::Ticket> turns;

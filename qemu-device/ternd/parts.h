@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The switch of a daemon, with the adapters and uplinks at its ports, which come and go while it
-// runs.
+// The switch of a daemon, with the adapters and uplinks at its ports, which can be added and
+// removed while it runs.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class Parts {
   using Adapters = std::vector<std::shared_ptr<Adapter>>;
   using Uplinks = std::vector<std::shared_ptr<Uplink>>;
 
-  // `places`: adapters that there may be at a time, each with this share.
+  // `places`: limit of adapters at a time, each with this share.
   explicit Parts(const Share& share = {}, unsigned places = Switch::kMaxPorts)
       : share_(share), places_(places) {}
   ~Parts();
@@ -34,7 +34,7 @@ class Parts {
 
   // ---- one thread ----
 
-  // Makes an adapter or an uplink, which does not run yet. Throws what they throw, and
+  // Creates an adapter or an uplink, which does not run yet. Throws their exceptions, and
   // std::invalid_argument if there is a port of that name or no place is left.
   Adapter& add(const AdapterConfig& config, Adapter::Files files = {});
   Uplink& add(const Uplink::Config& config, Uplink::Files files);
@@ -48,7 +48,7 @@ class Parts {
 
   // ---- any thread ----
 
-  // Those that there are now.
+  // Returns the present adapters.
   [[nodiscard]] Adapters adapters() const;
   [[nodiscard]] Uplinks uplinks() const;
   // Null if there is none.
@@ -65,12 +65,12 @@ class Parts {
   mutable std::mutex mutex_;  // a leaf, for the lists
   Adapters adapters_;
   Uplinks uplinks_;
-  // Removed. Other threads may still be in a call of them.
+  // Removed parts. Other threads may still be in a call of them.
   Adapters old_adapters_;
   Uplinks old_uplinks_;
 };
 
-// What an adapter's thread says of it.
+// The answer of an adapter's thread.
 struct AdapterAnswer {
   std::shared_ptr<Adapter> adapter;
   bool responds = false;  // else nothing follows
@@ -78,7 +78,7 @@ struct AdapterAnswer {
   std::array<std::uint64_t, TERN_CNT_RDMA_NUM> rdma{};
   std::array<std::uint64_t, TERN_ETH_CNT_NUM> ethernet{};
 };
-// Asks all at once: those that do not respond take as long as one of them.
+// Asks all at once: those that do not respond take no longer than one.
 std::vector<AdapterAnswer> ask_all(const Parts::Adapters& adapters);
 
 }  // namespace tern::daemon

@@ -78,14 +78,14 @@ constexpr int kAllowed[] = {
     SCMP_SYS(exit_group),
 };
 
-// Libraries try these, and work without. A socket that is not unlinked is removed at the next
+// Libraries try these, and work without them. A socket that is not unlinked is removed at the next
 // start.
 constexpr int kRefused[] = {SCMP_SYS(open),     SCMP_SYS(openat),     SCMP_SYS(openat2),
                             SCMP_SYS(access),   SCMP_SYS(faccessat2), SCMP_SYS(stat),
                             SCMP_SYS(readlink), SCMP_SYS(ioctl),      SCMP_SYS(sysinfo),
                             SCMP_SYS(unlink),   SCMP_SYS(unlinkat)};
 
-// What the C library passes to clone() for a thread.
+// Flags of clone() when the C library creates a thread.
 constexpr scmp_datum_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                                  CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
                                  CLONE_CHILD_CLEARTID;
@@ -98,7 +98,7 @@ class Filter {
  public:
   Filter() : context_(seccomp_init(SCMP_ACT_KILL_PROCESS)) {
     if (context_ == nullptr) fail(ENOMEM, "sandbox");
-    // All threads, and no new privileges by execve(), which is not allowed anyway.
+    // Applies to all threads. Also allows no new privileges by execve(), which is refused anyway.
     check(seccomp_attr_set(context_, SCMP_FLTATR_CTL_TSYNC, 1));
   }
   ~Filter() { seccomp_release(context_); }
@@ -141,17 +141,17 @@ void enter_sandbox() {
   Filter filter;
   for (const int call : kAllowed) filter.allow(call);
   for (const int call : kRefused) filter.refuse(call, EACCES);
-  // No code but what is there.
+  // Allow no new executable memory.
   filter.allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   filter.allow(SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-  // Threads of adapters that are added. The arguments of clone3() are in memory: the C library then
-  // tries clone().
+  // Threads of added adapters. The filter cannot check the arguments of clone3(), which are in
+  // memory: after its refusal the C library tries clone().
   filter.allow(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_EQ, kThread));
   filter.refuse(SCMP_SYS(clone3), ENOSYS);
   // Their names and timers.
   filter.allow(SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
   filter.allow(SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_TIMERSLACK));
-  // The C library names memory, if it is told to.
+  // The C library names memory if it is configured to.
   filter.refuse(SCMP_SYS(prctl), EACCES, SCMP_A0(SCMP_CMP_EQ, PR_SET_VMA));
   // abort(), and the signal that stops an adapter's thread.
   filter.allow(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));

@@ -3,12 +3,12 @@
 
 namespace tern::daemon {
 
-// Gives up all capabilities. Before the process has a second thread: each thread has its own, and
-// takes over those of the one that starts it. Throws std::system_error.
+// Gives up all capabilities. Call it before the process has a second thread: capabilities are per
+// thread, and a new thread inherits them. Throws std::system_error.
 void drop_capabilities();
 
-// Gives up, in all threads, the system calls that the process no longer needs: it can open no file
-// and start no program any more. Throws std::system_error.
+// Gives up, in all threads, the system calls that the process no longer needs: afterwards it can
+// neither open files nor start programs. Throws std::system_error.
 void enter_sandbox();
 
 }  // namespace tern::daemon

@@ -60,7 +60,7 @@ std::uint64_t fold(std::uint64_t sum) {
   return sum;
 }
 
-// The sum of RFC 1071, folded. It does not depend on the byte order until its end (RFC 1071, 2 B).
+// Returns the sum of RFC 1071, folded. The byte order matters only at its end (RFC 1071, 2 B).
 std::uint64_t sum_of(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0;
   std::size_t i = 0;
@@ -75,13 +75,13 @@ std::uint64_t sum_of(std::span<const std::byte> bytes) {
   return std::endian::native == std::endian::little ? (sum & 0xff) << 8 | sum >> 8 : sum;
 }
 
-// In UDP, 0 means that there is none.
+// In UDP, 0 means no checksum.
 void put_checksum(std::span<std::byte> to, std::size_t at, std::uint64_t sum, bool udp) {
   const auto value = static_cast<std::uint16_t>(~fold(sum));
   put16(to, at, value == 0 && udp ? std::uint16_t{0xffff} : value);
 }
 
-// Completes the checksum of TCP or UDP, whatever carries it. SCTP's is no sum.
+// Completes the checksum of TCP or UDP over any protocol. SCTP's checksum is not a sum.
 bool complete_checksum(std::span<std::byte> packet, const Unfinished& what) {
   const std::size_t start = what.checksum_start;
   const std::size_t offset = what.checksum_offset;
@@ -91,8 +91,8 @@ bool complete_checksum(std::span<std::byte> packet, const Unfinished& what) {
   return true;
 }
 
-// Whether the extension headers from the IPv6 header at `ip` on lead to `protocol` at `l4`. Those
-// that change the pseudo header, and fragments, are refused.
+// Whether the extension headers from the IPv6 header at `ip` on lead to `protocol` at `l4`. Refuses
+// headers that change the pseudo header, and fragments.
 bool leads_to(std::span<const std::byte> packet, std::size_t ip, std::size_t l4,
               unsigned protocol) {
   constexpr unsigned kHopByHop = 0;
@@ -139,8 +139,8 @@ bool Segmenter::parse(const Unfinished& what) {
   return true;
 }
 
-// Finds the IP header, cuts off what follows the IP packet, and checks that TCP or UDP is where the
-// stack says. A frame without room for one byte of payload is refused.
+// Finds the IP header, cuts off the bytes after the IP packet, and checks that TCP or UDP is where
+// the stack says. Refuses a frame without space for one byte of payload.
 bool Segmenter::parse_ip(const Unfinished& what) {
   std::size_t type_at = kMacs;
   if (packet_.size() < kMacs + kTagsMax * kTag + 2) return false;

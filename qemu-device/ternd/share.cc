@@ -16,18 +16,19 @@ namespace tern::daemon {
 
 namespace {
 
-// The most regions that one adapter may have: as many as Linux's type 1 IOMMU driver allows.
+// Limit of regions of one adapter: as many as Linux's type 1 IOMMU driver allows.
 constexpr std::uint64_t kMostRegions = 65535;
 // A machine without a vIOMMU has about ten.
 constexpr std::uint64_t kLeastRegions = 32;
 // The process's own mappings: libraries, and the heaps and stacks of its other threads.
 constexpr std::uint64_t kOwnMappings = 1024;
-// Of an adapter without regions: its thread's stack and heap, engine, queue, device memory.
+// Mappings of an adapter without regions: its thread's stack and heap, engine, queue, device
+// memory.
 constexpr std::uint64_t kMappingsEach = 64;
 // The process's own descriptors: control clients, metrics, uplinks.
 constexpr std::uint64_t kOwnDescriptors = 256;
-// Of an adapter without regions: interrupts (128 vectors, error, request), those of one message,
-// sockets, files.
+// Descriptors of an adapter without regions: interrupts (128 vectors, error, request), those of one
+// message, sockets, files.
 constexpr std::uint64_t kDescriptorsEach = 160;
 
 // Bytes of an object with its lists, rounded up.
@@ -37,7 +38,7 @@ constexpr std::uint64_t kKey = 192;
 constexpr std::uint64_t kPageEntry = 8;
 // The port's queue, frames in flight, tables that do not depend on properties.
 constexpr std::uint64_t kBase = std::uint64_t{24} << 20;
-// The least page lists that are of use: 1 GiB of memory regions.
+// The fewest page list entries worth having: 1 GiB of memory regions.
 constexpr std::uint64_t kLeastPages = std::uint64_t{256} << 10;
 
 std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
@@ -45,7 +46,8 @@ std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   return std::ifstream(path) >> value ? value : otherwise;
 }
 
-// What the control group of this process, or one above it, allows. In version 2 "max" is no limit.
+// Returns the memory limit of the control group of this process, or a lower one of a group above
+// it. In version 2 "max" means no limit.
 std::uint64_t group_limit() {
   std::uint64_t least = number_in("/sys/fs/cgroup/memory.max", UINT64_MAX);
   std::ifstream groups("/proc/self/cgroup");

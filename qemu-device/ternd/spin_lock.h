@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A lock for a few stores. A mutex has a read-modify-write in unlock(), too, which waits until all
-// stores before it are in the cache: those of a whole frame, whose lines another processor has.
+// earlier stores are in the cache: those of a whole frame, whose lines are in another processor's
+// cache.
 #pragma once
 
 #include <sched.h>
@@ -20,7 +21,7 @@ class SpinLock {
   void wait() const {
     constexpr unsigned kSpins = 200;
     for (unsigned i = 0; held_.load(std::memory_order_relaxed); ++i) {
-      // The holder may wait for this processor.
+      // The holder may be waiting for this processor.
       if (i >= kSpins) sched_yield();
     }
   }

@@ -27,21 +27,21 @@ std::uint64_t get48(std::span<const std::byte> from) {
   return value;
 }
 
-// Never 0 for a station's address.
+// Returns a key that is never 0 for a station's address.
 std::uint64_t key_of(std::uint64_t mac, std::uint16_t vlan) {
   return std::uint64_t{vlan} << 48 | mac;
 }
 
-// One writer at a time.
+// For counters with one writer at a time.
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
   counter.store(counter.load(kRelaxed) + n, kRelaxed);
 }
-// Several writers.
+// For counters with several writers.
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
   counter.fetch_add(n, kRelaxed);
 }
 
-// From 0 to below 1. Senders may draw the same number: it is still a random one.
+// Returns a number in [0, 1). Senders may draw the same number: it is still random.
 double draw(std::atomic<std::uint64_t>& state) {
   std::uint64_t x = state.load(kRelaxed);
   x ^= x << 13;
@@ -75,7 +75,7 @@ NoUser& NoUser::instance() {
   return user;
 }
 
-// For the next user: as new.
+// Resets the port for its next user.
 void Port::begin(std::string name, PortUser& user, Kind kind) {
   for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_,
                               &out_discards_, &out_lost_, &out_marked_, &blocked_, &watchdog_,
@@ -91,7 +91,7 @@ void Port::begin(std::string name, PortUser& user, Kind kind) {
   user_.store(&user, std::memory_order_release);
 }
 
-// Frames that wait belong to nobody. Senders that wait for room get it.
+// Drops waiting frames, and resumes senders that wait for space.
 void Port::end() {
   while (!queue_.front().bytes.empty()) discard();
   release();
@@ -126,7 +126,7 @@ PortCounters Port::counters() const {
           watchdog_.load(kRelaxed)};
 }
 
-// Whether the queue has been full for so long that senders no longer wait for it.
+// Whether the queue has been full for so long that senders stop waiting for it.
 bool Port::stuck(std::uint64_t now) {
   const std::uint64_t taken = taken_.load(kRelaxed);
   const std::uint64_t since = full_since_.load(kRelaxed);
@@ -156,13 +156,13 @@ Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
   from.blocked_frame_ = frame.bytes.data();
   from.blocked_time_ = frame.time;
   from.blocked_fate_ = fate;
-  // The user's thread may have made room just before it could see who waits.
+  // The user's thread may have made space just before it could see who waits.
   if (queue_.length() == 0)
     release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
   return Sent::kBlocked;
 }
 
-// By loss and RED. Drawn once for each frame, however often it is blocked.
+// Decides by loss and RED. Drawn once for each frame, however often it is blocked.
 Port::Fate Port::fate(Port& from, const Passing& frame) {
   if (frame.may_block && std::exchange(from.blocked_frame_, nullptr) == frame.bytes.data() &&
       from.blocked_time_ == frame.time) {
@@ -264,8 +264,8 @@ void Port::wake_receivers() {
 
 void Port::release() {
   if (full_since_.load(kRelaxed) != 0) full_since_.store(0, kRelaxed);
-  // A read that writes: the positions of what was taken are stored before it, so a sender that it
-  // misses finds them.
+  // A read-modify-write: the positions of frames taken are stored before it, so a sender that it
+  // misses sees them.
   if (any_waits_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
   if (queue_.length() > limit_.load(kRelaxed) / 2) return;
   any_waits_.store(0, std::memory_order_seq_cst);
@@ -282,8 +282,7 @@ void Port::release() {
 
 namespace {
 
-// Whether more than `seconds` have passed. The times are those of frames, which do not come in
-// order.
+// Whether more than `seconds` have passed. The times are those of frames, which are not in order.
 bool later(std::uint32_t now, std::uint32_t before, std::uint32_t seconds) {
   return static_cast<std::int32_t>(now - before) > static_cast<std::int32_t>(seconds);
 }
@@ -320,7 +319,7 @@ Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size, Port
 void Switch::leave(Port& port) {
   port.set_link(false);
   port.user_.store(&NoUser::instance(), std::memory_order_release);
-  // Nor do other ports resume a later user, which may not be complete yet.
+  // Other ports must not resume a later user either, which may be incomplete.
   Switch& owner = port.switch_;
   const unsigned count = owner.count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
@@ -334,7 +333,7 @@ void Switch::remove(Port& port) {
   port.end();
 }
 
-// Mixes all bits of the seed into all bits: who does not know it cannot find keys that meet.
+// Mixes all bits of the seed into all bits: without the seed, nobody can find colliding keys.
 std::uint64_t Switch::hash(std::uint64_t key) const {
   std::uint64_t x = key ^ seed_;
   for (const std::uint64_t factor : {0xbf58476d1ce4e5b9, 0x94d049bb133111eb}) {
@@ -353,7 +352,7 @@ Switch::Entry* Switch::lookup(std::uint64_t key) const {
   return nullptr;
 }
 
-// Whether frames may follow the entry.
+// Whether frames may use the entry.
 bool Switch::usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const {
   return owned(owner) && (at(owner % kMaxPorts).kind_.load(kRelaxed) == Port::Kind::kGuest ||
                           !later(seconds, entry.seen.load(kRelaxed), kAge));
@@ -379,7 +378,7 @@ void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
   const bool moves = owned(owner);
   if (!moves && stations.learned.load(kRelaxed) >= most) {
     stations.more.store(true, kRelaxed);
-    // Without the lock, which a port that sends from ever new addresses would keep from the others.
+    // Without the lock: a port that always sends from new addresses would keep it from the others.
     if (!later(seconds, stations.swept.load(kRelaxed), kSweep)) return;
     sweep(port, seconds);
     if (stations.learned.load(kRelaxed) >= most) return;
@@ -402,14 +401,14 @@ void Switch::insert(std::uint64_t key, const Port& port, std::uint32_t seconds) 
   }
   uncount(entry->owner.load(kRelaxed));
   stations.learned.fetch_add(1, kRelaxed);
-  // A reader between these stores takes the address for unknown, or sends a frame to a port that
+  // Between these stores a reader takes the address for unknown, or sends a frame to a port that
   // drops it.
   entry->owner.store(stations.owner.load(kRelaxed), kRelaxed);
   entry->seen.store(seconds, kRelaxed);
   entry->key.store(key, std::memory_order_release);
 }
 
-// Forgets a port's addresses that are old.
+// Forgets the old addresses of a port.
 void Switch::sweep(const Port& port, std::uint32_t seconds) {
   Stations& stations = stations_[port.number_];
   const std::lock_guard lock(learning_);
@@ -436,8 +435,8 @@ const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) 
   return station(key_of(get48(mac), vlan), static_cast<std::uint32_t>(clock_() / kSecond));
 }
 
-// A guest may receive without ever sending: until its port has an address, frames to unknown ones
-// may be for it.
+// A guest may receive without ever sending: while its port has no address, it gets frames to
+// unknown ones.
 void Switch::flood(Port& from, Port::Passing& frame, bool group) {
   frame.may_block = false;
   const unsigned count = count_.load(std::memory_order_acquire);
@@ -462,7 +461,7 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const std::uint16_t access = from.vlan_.load(kRelaxed);
   std::uint16_t vlan = passing.tagged ? get16(frame, kMacs + 2) & kVlanMask : access;
   if (access != 0 && passing.tagged) {
-    // An access port has no tagged frames of other VLANs; a priority tag belongs to the port's.
+    // An access port drops tagged frames of other VLANs; a priority tag belongs to the port's VLAN.
     if (vlan != 0 && vlan != access) {
       count(from.in_discards_);
       return Port::Sent::kTaken;

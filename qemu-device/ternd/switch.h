@@ -2,14 +2,15 @@
 // The Ethernet switch between the adapters of one daemon and its uplinks.
 //
 // It has no thread: the thread that sends a frame puts it into the egress queue of each port that
-// the frame leaves through, and then wakes the threads of these ports. It learns addresses by VLAN
-// and knows access ports. Frames to group addresses leave through all ports. Those to an unknown
-// address leave through uplinks, and through ports whose stations the switch cannot all know.
+// the frame leaves through, and then wakes the threads of these ports. The switch learns addresses
+// by VLAN and supports access ports. Frames to group addresses leave through all ports. Frames to
+// an unknown address leave through uplinks, and through ports with more stations than the switch
+// can learn.
 //
 // A full egress queue blocks the sender of a frame to one port, as priority flow control does,
-// unless the port's policy says that frames are dropped. Like a switch with a PFC watchdog, it
-// stops waiting for a port that has taken nothing for kWatchdog. A frame to several ports blocks
-// nobody: a slow port would set the pace of all that send such frames. The port loses its copy.
+// unless the port's policy is to drop frames. Like a switch with a PFC watchdog, it stops waiting
+// for a port that has taken nothing for kWatchdog. A frame to several ports blocks no sender: a
+// slow port would slow down all that send such frames. The port loses its copy.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ namespace tern::daemon {
 
 class Switch;
 
-// What the switch does to frames that leave through a port.
+// Treatment of frames that leave through a port.
 struct PortPolicy {
   std::uint64_t queue = std::uint64_t{512} * 1024;  // bytes that may wait
   bool drop = false;                                // drop frames instead of blocking their sender
@@ -54,7 +55,7 @@ struct PortCounters {
   std::uint64_t out_lost;      // PortPolicy::loss
   std::uint64_t out_marked;    // by RED
   std::uint64_t blocked;       // times that a sender was blocked by this port
-  std::uint64_t watchdog;      // times that the port was taken for stuck
+  std::uint64_t watchdog;      // times that the port was considered stuck
 };
 
 // A port's user: an adapter or an uplink.
@@ -63,11 +64,11 @@ class PortUser {
   virtual ~PortUser() = default;
   // Any thread. Frames wait in the egress queue, and the user's thread may sleep.
   virtual void frames_wait() = 0;
-  // Any thread. A port that blocked a frame of this one has room.
+  // Any thread. A port that blocked a frame of this user has space.
   virtual void room() = 0;
 };
 
-// That of a port whose user is gone.
+// The user of a port whose user is gone.
 class NoUser final : public PortUser {
  public:
   static NoUser& instance();
@@ -78,8 +79,8 @@ class NoUser final : public PortUser {
 class Port {
  public:
   enum class Sent : std::uint8_t { kTaken, kBlocked };
-  // A guest's port has few stations, and has them until its link goes down: they need not send.
-  // Behind an uplink is a network, whose stations come and go.
+  // The port of a guest has few stations, and keeps them until its link goes down: they need not
+  // send. An uplink leads to a network, whose stations come and go.
   enum class Kind : std::uint8_t { kGuest, kUplink };
 
   Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size,
@@ -91,7 +92,7 @@ class Port {
   void set_link(bool up);
   [[nodiscard]] bool link() const { return link_.load(std::memory_order_relaxed); }
 
-  // Any thread. Applies to frames that are sent from now on.
+  // Any thread. Applies to frames sent from now on.
   void set_policy(const PortPolicy& policy);
   [[nodiscard]] PortPolicy policy() const;
   [[nodiscard]] PortCounters counters() const;
@@ -102,27 +103,26 @@ class Port {
 
   // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the
   // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
-  // passed, or another one instead. `batch`: that the frame belongs to, if its bytes may stay where
-  // they are.
+  // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place.
   Sent send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch = nullptr);
-  // After send(), and before the user sleeps: wakes the users whose ports have been given frames.
-  // Once for many frames, because it waits until other processors see them.
+  // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
+  // once for many frames, because it waits until other processors see them.
   void wake_receivers();
-  // The next frame that leaves through the port at time `now`, valid until pop(). Empty if there is
-  // none; if one waits for its time, `*due` is when.
+  // Returns the next frame that leaves through the port at time `now`, valid until pop(). Empty if
+  // there is none; if a frame waits for its time, that is stored in `*due`.
   [[nodiscard]] std::span<const std::byte> front(std::uint64_t now, std::uint64_t* due);
   void pop();
   // The same for a frame that the user could not use: it counts as discarded.
   void discard();
-  // Senders that wait for room are resumed if there is some.
+  // Resumes senders that wait for space, if there is some.
   void release();
-  // For a thread that is about to sleep: nothing waits.
+  // For a thread that is about to sleep: whether no frame waits.
   [[nodiscard]] bool empty() const { return queue_.empty(); }
 
  private:
   friend class Switch;
 
-  // A frame on its way through the switch.
+  // A frame that passes through the switch.
   struct Passing {
     std::span<const std::byte> bytes;
     TernEffects* batch;
@@ -159,14 +159,14 @@ class Port {
   std::atomic<bool> chance_ = false;  // RED or loss
   std::atomic<std::uint16_t> vlan_ = 0;
 
-  // Each of these groups has one writer while frames flow, and cache lines of its own. This one is
-  // of the user's thread, which takes frames.
+  // Each of these groups has one writer while frames flow, and cache lines of its own. The user's
+  // thread writes this one as it takes frames.
   alignas(64) std::atomic<std::uint64_t> taken_ = 0;  // frames
   std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0;
-  std::uint64_t wire_free_ = 0;  // when the last frame has left, at the policy's rate
+  std::uint64_t wire_free_ = 0;  // when the last frame will have left, at the policy's rate
   std::uint64_t front_due_ = 0;  // of the first frame; 0: not computed
 
-  // The user's thread that sends, and what was decided about a frame before a port blocked it.
+  // Written by the user's thread as it sends. Keeps the decision about a frame that a port blocked.
   alignas(64) std::atomic<std::uint64_t> in_frames_ = 0;
   std::atomic<std::uint64_t> in_bytes_ = 0, in_discards_ = 0;
   const std::byte* blocked_frame_ = nullptr;
@@ -174,10 +174,10 @@ class Port {
   Fate blocked_fate_ = Fate::kPass;
   std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
 
-  // Senders to this port, while it is full or has a policy.
+  // Written by senders to this port, while it is full or has a policy.
   alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
   std::atomic<std::uint64_t> taken_when_full_ = 0;
-  std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for room
+  std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for space
   std::atomic<unsigned> any_waits_ = 0;
   std::atomic<std::uint64_t> out_discards_ = 0, out_lost_ = 0, out_marked_ = 0;
   std::atomic<std::uint64_t> blocked_ = 0, watchdog_ = 0;
@@ -188,13 +188,13 @@ class Switch {
  public:
   static constexpr unsigned kMaxPorts = 256;
   // A port whose queue stays full for this long, in ns, while it takes no frame, blocks no more
-  // senders until it takes one. Shorter than a sender's patience (runner::Limits::tx_patience).
+  // senders until it takes one. Shorter than a sender's timeout (runner::Limits::tx_patience).
   static constexpr std::uint64_t kWatchdog = 200'000'000;
-  // Addresses behind an uplink are forgotten after this many seconds without a frame from them,
-  // those of a guest when it has others.
+  // Addresses of an uplink are forgotten after this many seconds without a frame from them, those
+  // of a guest when it needs space for others.
   static constexpr std::uint32_t kAge = 300;
-  // Addresses that a guest's port, and an uplink, may have. More are not learned, and the port gets
-  // frames to unknown addresses.
+  // Limit of addresses of a guest's port, and of an uplink. Further ones are not learned, and the
+  // port gets frames to unknown addresses.
   static constexpr unsigned kMaxAddresses = 256;
   static constexpr unsigned kMaxUplinkAddresses = 16384;
 
@@ -210,25 +210,25 @@ class Switch {
   // After the user's thread has ended. Threads that send may still call the user, until each of
   // them has returned from send(), wake_receivers() and release().
   static void leave(Port& port);
-  // After that: a later user may have the port.
+  // Call it after leave(): a later user may then have the port.
   static void remove(Port& port);
-  // Those that were removed included, which have no name. For the thread that adds them.
+  // For the thread that adds ports. Includes removed ones, which have no name.
   [[nodiscard]] std::deque<Port>& ports() { return storage_; }
   // Before any thread sends.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   // The clock of the watchdog, for tests: a frame that is offered again keeps its time.
   void set_clock(std::function<std::uint64_t()> clock) { clock_ = std::move(clock); }
 
-  // The port that frames to an address leave through, for tests: null if it is not known.
+  // For tests: the port that frames to an address leave through; null if it is unknown.
   [[nodiscard]] const Port* find(std::span<const std::byte, 6> mac, std::uint16_t vlan) const;
 
  private:
   friend class Port;
-  // All guests may have all their addresses, in half of the table.
+  // Half of the table holds all addresses of all guests.
   static constexpr std::size_t kEntries = std::size_t{2} * kMaxPorts * kMaxAddresses;
   static constexpr std::size_t kProbes = 8;
-  // A port that sends from ever new addresses causes no more than one search for old ones in this
-  // many seconds.
+  // A port that always sends from new addresses causes at most one search for old ones in this many
+  // seconds.
   static constexpr std::uint32_t kSweep = 10;
 
   struct Entry {
@@ -236,13 +236,13 @@ class Switch {
     std::atomic<std::uint64_t> owner = 0;  // Stations::owner of the port
     std::atomic<std::uint32_t> seen = 0;   // in seconds
   };
-  // What is known of a port's stations.
+  // State of a port's stations.
   struct Stations {
-    // The port's number, and above it how often its addresses were forgotten: entries of before are
+    // The port's number, and above it how often its addresses were forgotten: earlier entries are
     // free.
     std::atomic<std::uint64_t> owner;
     std::atomic<unsigned> learned = 0;
-    std::atomic<bool> more = false;        // than are learned
+    std::atomic<bool> more = false;        // than were learned
     std::atomic<std::uint32_t> swept = 0;  // in seconds
   };
 
@@ -278,7 +278,7 @@ class Switch {
   std::array<Stations, kMaxPorts> stations_;
 };
 
-// Removes a port with its user.
+// Removes a port when its user is destroyed.
 struct RemovePort {
   void operator()(Port* port) const { Switch::remove(*port); }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tasks that other threads give to a thread, and wait for.
+// Tasks that other threads post to a thread and wait for.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,19 @@ class TaskQueue {
   struct Task {
     std::function<void()> run;
     std::promise<void> done;
-    // Of the thread and who waits, the one that sets it decides whether the task runs.
+    // Set by the thread or by the waiting one: the first decides whether the task runs.
     std::atomic<bool> taken = false;
   };
 
  public:
-  // How long a thread may take to begin a task.
+  // Limit for a thread to begin a task.
   static constexpr std::chrono::seconds kWaitLimit{3};
 
-  // A task that was given to a thread. What it refers to must live until wait() returns.
+  // A posted task. Objects that it refers to must live until wait() returns.
   class Ticket {
    public:
     using Time = std::chrono::steady_clock::time_point;
-    // Returns false, and the task does not run, if the thread has not begun it at that time.
+    // Returns false, and the task does not run, if the thread has not begun it by then.
     bool wait(Time until = std::chrono::steady_clock::now() + kWaitLimit);
 
    private:

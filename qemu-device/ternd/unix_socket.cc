@@ -38,7 +38,7 @@ sockaddr_un address_of(const std::string& path) {
 void remove_stale_socket(const std::string& path) {
   const sockaddr_un addr = address_of(path);
   struct stat file{};
-  // connect() says the same of a file that is no socket.
+  // connect() reports the same error for a file that is not a socket.
   if (lstat(path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
   const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) return;
@@ -49,7 +49,7 @@ void remove_stale_socket(const std::string& path) {
 
 namespace {
 
-// Locks the directory of `path`: daemons that start at the same time would take each other's
+// Locks the directory of `path`: daemons that start at the same time could take each other's
 // sockets for stale ones before they listen. Anybody who can read the directory can keep it locked,
 // so the wait is bounded.
 Descriptor lock_directory_of(const std::string& path) {

@@ -21,7 +21,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kQueue = std::size_t{4} << 20;
-// Frames taken at a time from each side.
+// Limit of frames taken at a time from each side.
 constexpr unsigned kBurst = 64;
 // Turns of the loop between two reads of the link's state while the thread does not sleep.
 constexpr unsigned kReadLinkEvery = 64;
@@ -109,7 +109,7 @@ void Uplink::reopen(Files files) {
     overruns_before_ += host_->overruns();
     host_.swap(host);
   }
-  // A frame of the old interface that the switch has not taken.
+  // Drop a frame of the old interface that the switch has not taken.
   if (!faults_ || faults_->in().empty()) frame_ = {};
   has_room_.store(true, std::memory_order_seq_cst);
   gone_ = blocked_out_ = false;
@@ -153,7 +153,7 @@ void Uplink::watch_link() {
   port_->set_link(state == LinkWatch::State::kUp);
 }
 
-// Passes on what the rules held back. Returns false if nothing is due.
+// Passes on frames that the rules held back. Returns false if none is due.
 bool Uplink::run_faults() {
   if (!faults_ || faults_->due() == UINT64_MAX) return false;
   const std::uint64_t now = clock_ns();
@@ -162,7 +162,8 @@ bool Uplink::run_faults() {
   return true;
 }
 
-// From the host into the switch. Returns false if there is nothing, or the switch takes no more.
+// Moves frames from the host into the switch. Returns false if there is none, or the switch takes
+// no more.
 bool Uplink::take_in() {
   for (unsigned i = 0; i < kBurst; ++i) {
     if (!has_room_.load(std::memory_order_seq_cst)) return i != 0;
@@ -180,7 +181,7 @@ bool Uplink::take_in() {
   return true;
 }
 
-// The next frame for the switch; empty if there is none now.
+// Returns the next frame for the switch; empty if there is none now.
 std::span<const std::byte> Uplink::incoming() {
   for (unsigned i = 0; i < kBurst; ++i) {
     if (faults_ && !faults_->in().empty()) return faults_->in().front();
@@ -202,7 +203,8 @@ void Uplink::pop_incoming() {
   }
 }
 
-// From the switch to the host. Returns false if there is nothing, or the host takes no more.
+// Moves frames from the switch to the host. Returns false if there is none, or the host takes no
+// more.
 bool Uplink::send_out() {
   unsigned sent = 0;
   blocked_out_ = false;
@@ -243,7 +245,7 @@ bool Uplink::send_held() {
 
 void Uplink::sleep() {
   sleeping_.store(true, std::memory_order_seq_cst);
-  // A thread that puts something after this sees that this one sleeps.
+  // A producer that enqueues from here on sees that this thread sleeps, and wakes it.
   const bool waits = !frame_.empty() && !has_room_.load(std::memory_order_seq_cst);
   const bool frames = !blocked_out_ && due_ == UINT64_MAX && !port_->empty();
   // take_in() may have handed a whole burst to the rules.
@@ -251,7 +253,7 @@ void Uplink::sleep() {
   if (!in && !frames && tasks_.empty()) {
     const std::uint64_t now = clock_ns();
     std::uint64_t until = std::min(due_, faults_ ? faults_->due() : UINT64_MAX);
-    // The switch's watchdog may discard a frame that is offered again.
+    // The switch's watchdog may discard a frame when it is offered again.
     if (waits) until = std::min(until, now + Switch::kWatchdog);
     const timespec limit = timespec_of(until > now ? until - now : 0);
     const int events = (waits ? 0 : POLLIN) | (blocked_out_ ? POLLOUT : 0);

@@ -28,13 +28,13 @@ namespace tern::daemon {
 
 class Uplink final : public PortUser {
  public:
-  // What an uplink opens at an interface, unless it gets it from somebody who may open more.
+  // Files that an uplink opens for an interface, unless a process with more rights passes them.
   struct Files {
     Descriptor interface;  // the tap, or the packet socket
     Descriptor netlink;
     unsigned index = 0;
   };
-  // What a text says: tap=NAME or packet=NAME, with properties of the port.
+  // A parsed text: tap=NAME or packet=NAME, with properties of the port.
   struct Config {
     HostInterface::Kind kind;
     std::string name;  // of the interface, and of the port
@@ -52,7 +52,7 @@ class Uplink final : public PortUser {
 
   void start();
   // Ends the thread. Returns false if it does not end in time: a control client may have passed an
-  // interface that keeps it waiting. The process can only be ended then.
+  // interface that blocks it. Then only the end of the process ends it.
   bool stop();
 
   // ---- any thread ----
@@ -62,9 +62,9 @@ class Uplink final : public PortUser {
   [[nodiscard]] const char* kind() const {
     return config_.kind == HostInterface::Kind::kTap ? "tap" : "packet";
   }
-  // Packets that the host left unfinished in a way that the uplink does not finish.
+  // Packets that the host left unfinished in a way that the uplink does not support.
   [[nodiscard]] std::uint64_t unfinished();
-  // Packets that were lost because the uplink did not take them in time.
+  // Packets lost because the uplink did not take them in time.
   [[nodiscard]] std::uint64_t overruns();
   // Runs `task` in the uplink's thread and waits for it. Returns false if the thread does not run.
   bool call(std::function<void()> task) { return post(std::move(task)).wait(); }
@@ -77,14 +77,14 @@ class Uplink final : public PortUser {
 
   // ---- within call() ----
 
-  // Captures all frames from now on, as the switch sees them; null ends the capture. Returns the
-  // one that ends with it, for another thread to destroy.
+  // Captures all frames that enter and leave the switch from now on; null ends the capture. Returns
+  // the previous capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture) {
     return std::exchange(capture_, std::move(capture));
   }
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
-  // Goes on with an interface that was opened again, after its deletion for example.
+  // Continues with an interface that was opened again, for example after its deletion.
   void reopen(Files files);
   [[nodiscard]] std::string faults() const { return faults_ ? faults_->report() : ""; }
 
@@ -102,7 +102,7 @@ class Uplink final : public PortUser {
   void sleep();
 
   const Config config_;
-  std::mutex host_mutex_;  // the thread changes host_, others read what it counts
+  std::mutex host_mutex_;  // the thread changes host_, others read its counters
   std::unique_ptr<HostInterface> host_;
   std::uint64_t unfinished_before_ = 0;  // by those before host_
   std::uint64_t overruns_before_ = 0;
@@ -114,9 +114,9 @@ class Uplink final : public PortUser {
   std::atomic<bool> stop_ = false;
   TaskQueue tasks_;
 
-  // The thread.
+  // Used only by the thread.
   std::unique_ptr<Capture> capture_;
-  // Made with the first rules. After the last ones it still passes on what they held back.
+  // Created with the first rules. Stays after the last ones, to pass on the frames held back.
   std::unique_ptr<UplinkFaults> faults_;
   bool gone_ = false;                 // the interface was deleted
   bool blocked_out_ = false;          // it takes no more for now

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The engine's fault rules, applied to the frames of an uplink. tx is from the switch to the host,
-// rx from the host.
+// rx from the host to the switch.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class UplinkFaults final : private Faults::Port, private Host {
   [[nodiscard]] Frames& out() { return out_; }
   [[nodiscard]] Frames& in() { return in_; }
 
-  // When frames that are held back pass; UINT64_MAX: there are none.
+  // Time at which frames held back pass; UINT64_MAX: there are none.
   [[nodiscard]] std::uint64_t due() const { return timers_.next(); }
   void run(std::uint64_t time) { timers_.run(time, 1); }
 

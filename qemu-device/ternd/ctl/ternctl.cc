@@ -28,11 +28,11 @@ using tern::daemon::Descriptor;
 
 constexpr const char* kDefaultSocket = "/run/ternd/control";
 
-// How long the daemon may take for an answer, in s. It waits up to 3 s for each of an adapter's
+// Limit for an answer of the daemon, in s. The daemon waits up to 3 s for each of an adapter's
 // thread, the threads of the others, and a file that ends.
 constexpr timeval kWaitLimit{20, 0};
 
-// What is sent to the daemon. It opens no files: "files" says what the descriptors are.
+// A request to the daemon. The daemon opens no files: "files" names the descriptors.
 struct Request {
   Json json;
   std::vector<Descriptor> files;
@@ -181,7 +181,7 @@ void add_commands(CLI::App& app, Arguments& a) {
       ->required();
 }
 
-// Of "adapters" or "uplinks".
+// Finds an entry of "adapters" or "uplinks".
 Json find(const Arguments& a, const char* kind) {
   const Json list = ask(a.socket, {{{"command", "list"}}, {}});
   for (const Json& part : list.at(kind)) {
@@ -199,7 +199,7 @@ std::string hex(std::uint8_t byte) {
 void add_adapter(const Arguments& a, Request& request) {
   using namespace tern::daemon;
   const AdapterConfig config = parse_adapter(a.text);
-  // The default address is made of files that the daemon cannot read.
+  // The default address depends on files that the daemon cannot read.
   std::string mac;
   for (const std::uint8_t byte : config.mac) mac += (mac.empty() ? "" : ":") + hex(byte);
   request.json["text"] = a.text + ",mac=" + mac;
@@ -279,7 +279,7 @@ int run(int argc, char** argv) {
     at = at->get_subcommands().front();
     command += (command.empty() ? "" : "-") + at->get_name();
   }
-  // The daemon cannot remove a socket: one that nobody listens on afterwards is removed here.
+  // The daemon cannot remove a socket: remove it here if nobody listens on it afterwards.
   struct Socket {
     std::string path;
     ~Socket() {
