@@ -3,7 +3,7 @@
 #ifndef TERN_COMPAT_CC_H
 #define TERN_COMPAT_CC_H
 
-/* The function that reads a parameter has no place for a message. */
+/* The function that reads a parameter had no argument for messages. */
 #ifndef TERN_HAVE_PARAM_GET_EXTACK
 
 #include <net/devlink.h>

@@ -47,7 +47,7 @@ struct tern_compat_rx_request {
 static LIST_HEAD(tern_compat_rx_requests);
 static DEFINE_SPINLOCK(tern_compat_rx_lock);
 
-/* Copies @from into @copies and links them to @to. False without memory. */
+/* Copies @from into @copies and links them to @to. Returns false without memory. */
 static inline bool tern_compat_snapshot(struct netdev_hw_addr_list *to,
 					struct netdev_hw_addr_list *from,
 					struct netdev_hw_addr **copies)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Included by the file with error recovery. pci_restore_state() had no effect
- * without pci_save_state() since the last one. Its declaration is the same, so
- * this is not tested: where it is not needed, it does no harm.
+ * unless pci_save_state() was called since the last one. The declaration did
+ * not change, so there is no test for it: an extra pci_save_state() does no
+ * harm.
  */
 #ifndef TERN_COMPAT_PCI_H
 #define TERN_COMPAT_PCI_H

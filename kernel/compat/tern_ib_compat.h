@@ -71,9 +71,9 @@ static inline int ib_no_udata_io(struct ib_udata *udata)
 #endif /* TERN_HAVE_UDATA_HELPERS */
 
 /*
- * Such a kernel does not ask whether the driver is robust. The flag that it has
- * in the same place is true as well: without an assigned driver id, user space
- * cannot bind by it.
+ * Such a kernel does not check whether the driver is robust. The flag that it
+ * has in the same place is true as well: without an assigned driver id, user
+ * space cannot bind by it.
  */
 #ifndef TERN_HAVE_ROBUST_UDATA
 #define uverbs_robust_udata uverbs_no_driver_id_binding
@@ -191,7 +191,7 @@ tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 virt,
 #define tern_reg_user_mr_dmabuf(...) tern_reg_user_mr_dmabuf_dmah(__VA_ARGS__)
 #endif
 
-/* uAPI bits that such a kernel passes to user space without knowing them. */
+/* uAPI bits that such a kernel passes to user space but does not define. */
 #ifndef TERN_HAVE_ODP_FLUSH
 #define IB_ODP_SUPPORT_FLUSH		BIT(6)
 #define IB_ODP_SUPPORT_ATOMIC_WRITE	BIT(7)

@@ -113,7 +113,7 @@ struct tern_clock {
  * @rwqs: work queues by number, for events
  * @eqs: completion EQs, one per completion vector
  * @num_eqs: number of @eqs
- * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have room for
+ * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have space for
  *	every CQ of the device
  * @flush_work: completes kernel work requests when the device no longer does
  * @odps: on-demand regions by index of their key
@@ -382,7 +382,7 @@ struct tern_counters {
 	u32 id;
 };
 
-/* Work queues have a table of ib_core, and nothing to add to it. */
+/* The core keeps the table of work queues; the driver has nothing to add. */
 struct tern_rwq_ind_table {
 	struct ib_rwq_ind_table ibtable;
 };

@@ -27,8 +27,8 @@ static void tern_gid_put(const struct ib_gid_attr *sgid)
 }
 
 /*
- * Has ib_core resolve the address, which it does only for an address handle. An
- * XRC target has no PD to create one in.
+ * Makes ib_core resolve the address, which it does only for an address handle.
+ * An XRC target has no PD to create one in.
  */
 static struct ib_ah *tern_alt_create_ah(struct ib_qp *ibqp, struct ib_pd *pd,
 					const struct tern_ureq_alt_path *req)
@@ -106,7 +106,7 @@ void tern_alt_path_put(struct tern_alt_path *alt)
 	alt->sgid = NULL;
 }
 
-/* Fills in the alternate path and the migration state, as far as they are given. */
+/* Fills in the alternate path and the migration state if they are given. */
 void tern_alt_path_to_dev(const struct tern_qp *qp,
 			  const struct ib_qp_attr *attr, int mask, u32 dest_qpn,
 			  const struct tern_alt_path *alt,

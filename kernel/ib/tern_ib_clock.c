@@ -22,7 +22,7 @@
 #define TERN_CLOCK_SLEW		(TERN_CLOCK_ONE / 2000)
 #define TERN_CLOCK_SLEW_BACK	(TERN_CLOCK_ONE / 2)
 
-/* Rate of the page if it is @error ns behind CLOCK_REALTIME. */
+/* Returns the rate of the page if CLOCK_REALTIME is @error ns ahead of it. */
 static u32 tern_clock_mult(s64 error)
 {
 	s64 least = error < -TERN_CLOCK_STEP ? -TERN_CLOCK_SLEW_BACK :

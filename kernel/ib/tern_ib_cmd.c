@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Commands on a single object, and the fate of its memory if they fail. */
+/* Commands on a single object, and what becomes of its memory if they fail. */
 
 #include <kunit/visibility.h>
 

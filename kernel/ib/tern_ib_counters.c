@@ -26,8 +26,8 @@ static const struct rdma_stat_desc tern_counters[] = {
 };
 
 /*
- * The device's counter behind each optional one. An optional counter is 0 when
- * it is enabled; the device counts all the time.
+ * The device counter from which each optional counter is computed. An optional
+ * counter is 0 when it is enabled; the device counts all the time.
  */
 static const u8 tern_optional_sources[] = {
 	TERN_CNT_NP_ECN_MARKED,

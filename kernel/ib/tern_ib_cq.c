@@ -13,7 +13,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* Room for outstanding events of CQs that were destroyed. */
+/* Space for outstanding events of CQs that were destroyed. */
 #define TERN_EQ_SLACK		64
 
 /* Returns the CQ that an event names, with a reference, or NULL if it is gone. */
@@ -88,7 +88,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_cq_event);
  * tern_ib_create_eqs() - create a completion EQ for each completion vector
  * @dev: the device
  *
- * Together they have room for every CQ of the device.
+ * Together they have space for every CQ of the device.
  *
  * Return: 0, or a negative errno, in which case no EQ exists.
  */
@@ -132,7 +132,7 @@ void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
 }
 
 /*
- * Returns the EQ of the vector or, if that is full, the next one with room,
+ * Returns the EQ of the vector or, if that is full, the next one with space,
  * which always exists.
  */
 static struct tern_ib_eq *tern_get_eq(struct tern_ib_dev *dev,

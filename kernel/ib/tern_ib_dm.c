@@ -117,7 +117,7 @@ err_free:
  * @ibdm: the memory, which no region uses
  * @attrs: unused
  *
- * Existing mappings, and the memory behind them, remain until they are
+ * Existing mappings, and the memory that they map, remain until they are
  * unmapped.
  *
  * Return: 0.
@@ -132,7 +132,7 @@ int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 	return 0;
 }
 
-/* Returns what a process that imports device memory needs to map it. */
+/* Returns the attributes with which a process maps imported device memory. */
 static int UVERBS_HANDLER(TERN_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs,
@@ -170,7 +170,7 @@ int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
 		return -EINVAL;
 
 	*provider = pcim_p2pdma_provider(dev->core->pdev, TERN_BAR_DM);
-	/* A kernel without peer-to-peer DMA. */
+	/* The kernel has no peer-to-peer DMA. */
 	if (!*provider)
 		return -EOPNOTSUPP;
 

@@ -26,7 +26,7 @@ static void tern_dmabuf_invalidate(struct dma_buf_attachment *attach)
 	struct ib_umem_dmabuf *umem = attach->importer_priv;
 	struct tern_odp *odp = umem->private;
 
-	/* A region that was not mapped yet has nothing to lose. */
+	/* A region that is not mapped yet has nothing to invalidate. */
 	if (!umem->sgt || !odp)
 		return;
 
@@ -111,7 +111,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 		return PTR_ERR(umem);
 
 	umem->private = odp;
-	/* For the iterator of its blocks. */
+	/* For the block iterator. */
 	umem->umem.iova = odp->start;
 	odp->dmabuf = umem;
 	num_pages = tern_dmabuf_num_pages(odp);
@@ -123,7 +123,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 	if (err)
 		return err;
 
-	/* Memory that cannot be reached is the registration's error. */
+	/* Unreachable memory makes the registration fail. */
 	ret = tern_dmabuf_map(odp);
 	if (ret < 0) {
 		tern_odp_abort(odp);
@@ -132,7 +132,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 	return tern_odp_open(odp);
 }
 
-/* As tern_reg_user_mr_dmabuf(), with memory that may move. */
+/* Like tern_reg_user_mr_dmabuf(), for memory that may move. */
 struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
 				  u64 virt, int fd, int access)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * DMA handles: processing hints for the accesses to a region. The device's
- * accesses do not pass a root complex that could steer them: the hints are
- * checked and have no effect.
+ * DMA handles: processing hints for the accesses to a region. No root complex
+ * could steer the device's accesses: the hints are checked and have no effect.
  */
 
 #include "tern_ib.h"

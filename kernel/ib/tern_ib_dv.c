@@ -122,8 +122,9 @@ static bool tern_qp_has_path(const struct tern_qp *qp)
 }
 
 /*
- * Returns the driver's QP. The object of an XRC target, and of one that a process
- * has opened, is ib_core's own: a bare struct ib_qp that refers to it.
+ * Returns the driver's QP. For an XRC target, and for one that a process has
+ * opened, the object is ib_core's own: a bare struct ib_qp that refers to the
+ * driver's.
  */
 static struct tern_qp *tern_real_qp(struct ib_qp *ibqp)
 {

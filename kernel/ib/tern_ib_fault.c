@@ -10,10 +10,10 @@
 
 #include "tern_ib_odp.h"
 
-/* How often a page may go away between its arrival and its mapping. */
+/* Limit of the times that a page may go away between its arrival and its mapping. */
 #define TERN_ODP_MAX_TRIES	16
 
-/* Faults that a run of the work takes at most. */
+/* Limit of faults that one run of the work takes. */
 #define TERN_FAULT_BATCH	256
 
 /* Ends a fault. The QP may have left its state or be gone. */
@@ -60,8 +60,8 @@ static long tern_fault_pages(struct mm_struct *mm, u64 va, u64 bytes,
 }
 
 /*
- * As tern_fault_pages(). A thread of a pager does not use the device
- * meanwhile; -ESHUTDOWN: it must not use it afterwards either.
+ * Like tern_fault_pages(). A thread of a pager does not use the device
+ * meanwhile; after -ESHUTDOWN it must not use it any more.
  */
 static long tern_fault_in(struct tern_pager_thread *thread,
 			  struct mm_struct *mm, u64 va, u64 bytes,
@@ -116,7 +116,7 @@ static long tern_fault_map_mm(struct tern_ib_dev *dev,
 		bytes = min(bytes,
 			    ((u64)ret << PAGE_SHIFT) - offset_in_page(va));
 		ret = tern_fault_map_present(dev, key, va, bytes, flags);
-		/* The first page went away again. Many may not fit memory. */
+		/* The first page went away again. Retry with it alone: more may not fit. */
 		if (!ret)
 			bytes = 1;
 	} while ((!ret || ret == -EBUSY) && ++tries < TERN_ODP_MAX_TRIES);
@@ -152,7 +152,7 @@ static long tern_fault_map(struct tern_ib_dev *dev,
 		ret = tern_fault_map_mm(dev, thread, mm, key, va, bytes, flags);
 	else
 		ret = tern_fault_map_present(dev, key, va, bytes, flags);
-	/* The end of an address space may wait, too: not here. */
+	/* Freeing an address space may wait, too: do not do that here. */
 	if (mm)
 		mmput_async(mm);
 	return ret;
@@ -262,7 +262,7 @@ static void tern_fault_take_work(struct work_struct *work)
 		}
 		tern_fault_dispatch(dev, &fault);
 	}
-	/* A device without end of faults must not hold up its removal. */
+	/* A device that reports faults endlessly must not delay its removal. */
 	queue_work(dev->fault_wq, work);
 }
 
@@ -337,7 +337,7 @@ bool tern_prefetch_run(struct tern_pager_thread *thread,
 {
 	u32 i;
 
-	/* Advice: a range that fails does not matter to the others. */
+	/* Advice: a range that fails does not affect the others. */
 	for (i = 0; i < request->num_sge; i++)
 		if (tern_prefetch_range(request->dev, thread, &request->sg[i],
 					request->flags) == -ESHUTDOWN)
@@ -446,7 +446,7 @@ int tern_faults_init(struct tern_ib_dev *dev)
 	if (!tern_has_odp(dev))
 		return 0;
 
-	/* Its end waits until the last work has returned. */
+	/* Destroying it waits until the last work has returned. */
 	dev->fault_wq = alloc_workqueue("tern_fault", WQ_UNBOUND, 0);
 	if (!dev->fault_wq)
 		return -ENOMEM;
@@ -470,7 +470,7 @@ void tern_faults_free(struct tern_ib_dev *dev)
 	if (!dev->fault_eq)
 		return;
 
-	/* The interrupt may still come, but the work does not run again. */
+	/* The interrupt may still occur, but the work does not run again. */
 	disable_work_sync(&dev->fault_work);
 	tern_fault_eq_destroy(dev->fault_eq);
 	destroy_workqueue(dev->fault_wq);

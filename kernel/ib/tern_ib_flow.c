@@ -11,9 +11,9 @@
 #include "tern_ib_raw.h"
 
 /*
- * Priorities in the device's table. Default flows take what no other flow of
- * verbs takes, and all of them supersede the rules of the network driver, which
- * begin at 0x20000.
+ * Priorities in the device's table. Default flows take the frames that no other
+ * flow of verbs takes. All of them precede the rules of the network driver,
+ * which begin at 0x20000.
  */
 #define TERN_FLOW_PRIO_NORMAL		0x8000
 #define TERN_FLOW_PRIO_MC_DEFAULT	(TERN_FLOW_PRIO_NORMAL + U16_MAX + 1)
@@ -34,7 +34,7 @@ struct tern_flow_level {
 	u16 layers;
 };
 
-/* Adds a layer, unless it or an alternative to it is there. */
+/* Adds a layer, unless it or an alternative to it exists. */
 static int tern_flow_add_layer(struct tern_flow_level *level, u16 layer,
 			       u16 alternatives)
 {
@@ -82,7 +82,7 @@ static void tern_flow_ports(struct tern_flow_fields *to,
 	to->dst_port = from->dst_port;
 }
 
-/* Converts the spec of a header, whose type is without IB_FLOW_SPEC_INNER. */
+/* Converts the spec of a header; IB_FLOW_SPEC_INNER is not in the type. */
 static int tern_flow_header(struct tern_flow_level *level,
 			    const union ib_flow_spec *spec, u32 type)
 {
@@ -97,7 +97,7 @@ static int tern_flow_header(struct tern_flow_level *level,
 			level->layers |= TERN_LAYER_VLAN;
 		return 0;
 	case IB_FLOW_SPEC_IPV4:
-		/* The device does not match the bits of fragmentation. */
+		/* The device does not match fragmentation bits. */
 		if (spec->ipv4.mask.flags)
 			return -EOPNOTSUPP;
 		tern_flow_ipv4(level->value, &spec->ipv4.val);
@@ -123,7 +123,7 @@ static int tern_flow_header(struct tern_flow_level *level,
 	}
 }
 
-/* Converts a tunnel or an action, of which each may be there once. */
+/* Converts a tunnel or an action; there may be one of each. */
 static int tern_flow_other(struct tern_cmd_create_flow *cmd,
 			   struct tern_flow_level *outer,
 			   const union ib_flow_spec *spec, u32 *actions)
@@ -163,7 +163,7 @@ static int tern_flow_other(struct tern_cmd_create_flow *cmd,
 	return 0;
 }
 
-/* Clears the bits of the value that do not matter. */
+/* Clears the bits of the value that the mask excludes. */
 static void tern_flow_mask_value(struct tern_flow_level *level)
 {
 	const u8 *mask = (const u8 *)level->mask;
@@ -258,7 +258,7 @@ VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct ib_flow_attr *attr,
 	if (err)
 		return err;
 
-	/* Only a normal flow looks at headers. */
+	/* Only a normal flow matches headers. */
 	if (cmd->kind != TERN_FLOW_NORMAL && (cmd->layers || cmd->inner_layers))
 		return -EINVAL;
 
@@ -266,12 +266,12 @@ VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct ib_flow_attr *attr,
 	if (drop)
 		cmd->dest_id = 0;
 
-	/* A frame that others see, too, cannot be dropped. */
+	/* A frame that other flows also get cannot be dropped. */
 	if (drop && (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP ||
 		     cmd->kind == TERN_FLOW_SNIFFER))
 		return -EINVAL;
 
-	/* A sniffer's frames are copies anyway. */
+	/* A sniffer gets copies in any case. */
 	if (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP &&
 	    cmd->kind != TERN_FLOW_SNIFFER)
 		cmd->flags = TERN_FLOW_F_CONTINUE;

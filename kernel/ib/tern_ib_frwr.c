@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fast registration: regions that work requests fill (IB_WR_REG_MR). */
+/* Fast registration: regions that work requests register (IB_WR_REG_MR). */
 
 #include <linux/slab.h>
 
@@ -53,7 +53,7 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	/* The device learns the address of the page list only from the WQE. */
+	/* The WQE gives the device the address of the page list. */
 	err = tern_kpage_alloc(dev, &mr->page_list);
 	if (err)
 		goto err_free;

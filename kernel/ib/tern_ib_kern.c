@@ -181,7 +181,7 @@ static void tern_kcq_remove(struct ib_cq *ibcq, struct tern_qp *qp)
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 
 	spin_lock_irq(&kcq->lock);
-	/* Not that of another QP, if the device has given a number twice. */
+	/* Not the entry of another QP, if the device has given a number twice. */
 	if (xa_load(&kcq->qps, qp->ibqp.qp_num) == qp) {
 		tern_kcq_forget(kcq, qp);
 		xa_erase(&kcq->qps, qp->ibqp.qp_num);

@@ -32,7 +32,7 @@ struct tern_kpage {
 };
 
 /**
- * struct tern_posted - what the driver remembers of a posted request
+ * struct tern_posted - the driver's data of a posted request
  * @wr_id: the owner's data, often a pointer: the device never gets it
  * @length: receive request: its memory in bytes
  * @index: SRQ: index of the WQE
@@ -48,12 +48,12 @@ struct tern_posted {
 	u32 next;
 };
 
-/* No SRQ has as many entries. */
+/* Larger than the number of entries of any SRQ. */
 #define TERN_POSTED		U32_MAX
 
 /**
- * struct tern_kbuf - memory of a kernel queue: the ring, and the doorbell record
- * behind it
+ * struct tern_kbuf - memory of a kernel queue: the ring, followed by the
+ * doorbell record
  * @pages: the pages, which need not be adjacent; NULL if there are none
  * @num_pages: number of @pages
  * @ring_pages: number of pages that hold entries of the ring: the first ones

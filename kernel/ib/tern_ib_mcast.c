@@ -26,7 +26,7 @@ static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
  * @gid: group address
  * @lid: unused on Ethernet
  *
- * Return: 0; -ENOMEM if the device has no room; -EIO if the device is dead; or
+ * Return: 0; -ENOMEM if the device has no space; -EIO if the device is dead; or
  * another negative errno.
  */
 int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)

@@ -121,7 +121,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_table_free);
 
 /**
  * tern_table_add() - append a page
- * @table: an unmapped table with room
+ * @table: an unmapped table that is not full
  * @page: DMA address of the page
  *
  * Return: whether the table is now full.

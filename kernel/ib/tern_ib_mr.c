@@ -310,8 +310,8 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 }
 
 /*
- * Without page faults the memory must stay where it is. An exporter that cannot
- * promise this refuses.
+ * Without page faults the memory must not move. An exporter that cannot
+ * guarantee this refuses.
  */
 static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
 					    u64 length, u64 virt, int fd,
@@ -458,8 +458,8 @@ static long tern_mr_num_windows(struct tern_mr *mr)
 }
 
 /*
- * A region whose memory becomes, or stops to be, on demand is registered anew:
- * ib_core then replaces it.
+ * Changing between pinned and on-demand memory requires a new registration:
+ * ib_core then replaces the region.
  */
 static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 				       u64 length, u64 virt, int access,
@@ -483,7 +483,7 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 					udata);
 	}
 
-	/* A dma-buf's rights are those of its registration. */
+	/* A dma-buf keeps the rights of its registration. */
 	if (!mr->odp || tern_odp_is_dmabuf(mr->odp) ||
 	    access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
 	    (access ^ mr->access) & (IB_ACCESS_ON_DEMAND | IB_ZERO_BASED))
@@ -544,7 +544,7 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	if ((access | mr->access) & IB_ACCESS_ON_DEMAND || mr->odp)
 		return tern_rereg_odp_mr(mr, flags, start, length, virt, access,
 					 ibpd, udata);
-	/* A dma-buf's rights are those of its registration. */
+	/* A dma-buf keeps the rights of its registration. */
 	if (mr->umem && mr->umem->is_dmabuf)
 		return ERR_PTR(-EOPNOTSUPP);
 	/* Whether the region is zero-based is part of the translation. */

@@ -23,7 +23,7 @@
 
 #include "tern_ib_odp.h"
 
-/* Most pages of a part. */
+/* Maximum number of pages of a part. */
 #define TERN_ODP_PART_PAGES	TERN_ODP_BATCH
 #define TERN_ODP_PART_SIZE	((u64)TERN_ODP_PART_PAGES << PAGE_SHIFT)
 
@@ -175,12 +175,12 @@ int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table)
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Whether an entry of the page list is what its user asked for. */
+/* Whether an entry of the page list satisfies the request. */
 static bool tern_odp_entry_ok(u64 entry, unsigned int flags)
 {
 	u64 bits = TERN_PAGE_READ;
 
-	/* Advice about pages that are in memory takes what there is. */
+	/* Advice about pages in memory accepts whatever is present. */
 	if (flags & TERN_ODP_SNAPSHOT)
 		return true;
 	if (flags & TERN_ODP_WRITE)
@@ -205,8 +205,8 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 		goto free;
 
 	/*
-	 * ib_core walks the page table without umem_mutex. A second walk could
-	 * replace what the first one found by what it saw before.
+	 * ib_core walks the page table without umem_mutex. With two concurrent
+	 * walks, one could replace the other's result by older entries.
 	 */
 	mutex_lock(&part->map_lock);
 	num = tern_umem_odp_map(umem, va, bytes);
@@ -401,7 +401,7 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	if (ibpd->uobject) {
 		odp->pager = to_tucontext(ibpd->uobject->context)->pager;
 	} else {
-		/* One process must not delay others behind a kernel user. */
+		/* One process must not make a kernel user wait for others. */
 		odp->owns_pager = true;
 		odp->pager = tern_pager_alloc(odp->dev);
 		if (!odp->pager) {
@@ -436,7 +436,7 @@ static void tern_odp_forget(struct tern_odp *odp, int err)
 	if (err)
 		tern_core_stop(dev->core);
 
-	/* The device may have given its index to another region already. */
+	/* The device may already have given its index to another region. */
 	xa_cmpxchg(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp, NULL, 0);
 	tern_ref_kill(&odp->ref);
 }
@@ -477,7 +477,7 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	if (err)
 		return err;
 
-	/* The last region with this index may still be there. */
+	/* The previous region with this index may still be present. */
 	err = xa_err(xa_store(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp,
 			      GFP_KERNEL));
 	if (err) {

@@ -7,7 +7,7 @@
 
 #include "tern_ib.h"
 
-/* Most pages that one UPDATE_PAGES of a fault makes present: a chunk. */
+/* Maximum number of pages in one UPDATE_PAGES of a fault: a chunk. */
 #define TERN_ODP_BATCH		TERN_PAGES_CHUNK
 
 struct tern_odp;

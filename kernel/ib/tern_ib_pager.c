@@ -4,8 +4,9 @@
  *
  * A page may never arrive, and not every wait for one can be interrupted. So
  * each user context has its own threads, and a thread that waits for a page
- * uses nothing of the device. When the context ends, such a thread is left
- * behind: it holds a reference to the module, and ends when the page arrives.
+ * uses nothing of the device. When the context ends, such a thread is
+ * abandoned: it holds a reference to the module, and ends when the page
+ * arrives.
  */
 
 #include <linux/kthread.h>
@@ -15,7 +16,7 @@
 
 #include "tern_ib_odp.h"
 
-/* Pages of one context that may be awaited at the same time. */
+/* Limit of pages of one context that may be awaited at the same time. */
 #define TERN_PAGER_MAX_THREADS	8
 
 /**
@@ -29,7 +30,7 @@
  * @num_threads: number of threads started, under the same lock
  * @idle: number of threads without a request, under the same lock
  * @lock: protects the members below, and tern_pager_thread.away
- * @threads: threads, without those that were left behind
+ * @threads: threads, without abandoned ones
  * @closed: threads must not use the device any more
  */
 struct tern_pager {
@@ -48,7 +49,7 @@ struct tern_pager {
 /**
  * struct tern_pager_thread - a thread
  * @list: entry in tern_pager.threads
- * @pager: what it belongs to
+ * @pager: the pager that it belongs to
  * @task: the thread
  * @request: the request that it serves
  * @away: it waits for a page
@@ -111,7 +112,7 @@ static void tern_request_del(struct tern_pager *pager,
 	pager->num_requests--;
 }
 
-/* Waits for a request. Returns NULL if the thread is to end. */
+/* Waits for a request. Returns NULL if the thread must end. */
 static struct tern_odp_request *tern_pager_take(struct tern_pager *pager)
 {
 	struct tern_odp_request *request = NULL;
@@ -140,7 +141,7 @@ static struct tern_odp_request *tern_pager_take(struct tern_pager *pager)
 	return request;
 }
 
-/* Ends a thread that is away: nobody will stop it. */
+/* Ends an abandoned thread: nobody will stop it. */
 static void __noreturn tern_pager_exit(struct tern_pager_thread *thread)
 {
 	struct tern_pager *pager = thread->pager;
@@ -186,7 +187,7 @@ bool tern_pager_leave(struct tern_pager_thread *thread)
 	mutex_lock(&pager->lock);
 	/*
 	 * The module cannot be unloaded now, because tern_pager_close() waits
-	 * for this thread. It must not be while the thread is away.
+	 * for this thread. It must not be unloaded while the thread is away.
 	 */
 	ok = !pager->closed && try_module_get(THIS_MODULE);
 	thread->away = ok;
@@ -199,7 +200,7 @@ bool tern_pager_leave(struct tern_pager_thread *thread)
  * tern_pager_enter() - use the device again
  * @thread: the calling thread, after tern_pager_leave()
  *
- * Return: false if the thread was left behind: the device is gone.
+ * Return: false if the thread was abandoned: the device is gone.
  */
 bool tern_pager_enter(struct tern_pager_thread *thread)
 {
@@ -245,7 +246,7 @@ static int tern_pager_start(struct tern_pager *pager)
 	return 0;
 }
 
-/* Makes sure that a thread serves the newest request, or that others will. */
+/* Starts another thread if requests need one, and wakes an idle one. */
 static int tern_pager_wake(struct tern_pager *pager)
 {
 	int err;
@@ -363,7 +364,7 @@ static void tern_pager_drain(struct tern_pager *pager)
  * tern_pager_close() - release a pager
  * @pager: the pager, whose regions are gone, or NULL
  *
- * Waits for no page. On return nothing of the pager uses the device.
+ * Does not wait for pages. On return nothing of the pager uses the device.
  */
 void tern_pager_close(struct tern_pager *pager)
 {
@@ -377,7 +378,7 @@ void tern_pager_close(struct tern_pager *pager)
 	list_for_each_entry_safe(thread, next, &pager->threads, list) {
 		if (!thread->away)
 			continue;
-		/* It frees itself when it comes back. */
+		/* It frees itself when it returns. */
 		list_del(&thread->list);
 		tern_request_end(pager->dev, thread->request);
 	}

@@ -200,7 +200,7 @@ static bool tern_kcq_has_rq(const struct tern_kcq *kcq, const struct tern_qp *qp
 static bool tern_wq_take_posted(struct tern_wq *wq, u32 index,
 				struct tern_posted *posted)
 {
-	/* Acquire: a hostile device completes what it has not seen yet. */
+	/* Acquire: a hostile device may complete a request before it sees it. */
 	u32 pi = smp_load_acquire(&wq->pi);
 
 	if (index - wq->polled >= pi - wq->polled)
@@ -235,8 +235,8 @@ static bool tern_cqe_take_posted(struct tern_kcq *kcq, struct tern_qp *qp,
 }
 
 /*
- * The owner of a receive request relies on both: it may take a request for a
- * send by the opcode, and reads as many bytes as were received.
+ * The owner of a receive request relies on both: it might mistake the request
+ * for a send by the opcode, and it reads as many bytes as were received.
  */
 static void tern_check_wc(struct tern_kcq *kcq, bool recv,
 			  const struct tern_posted *posted, struct ib_wc *wc)
@@ -292,7 +292,7 @@ static int tern_poll_batch(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 	struct tern_cqe *cqe;
 	int i, n = 0;
 
-	/* Once around at most, even if the device writes nothing but bad ones. */
+	/* At most one pass, even if the device writes only bad entries. */
 	while (n < num && kcq->ci - first < BIT(kcq->log_size)) {
 		cqe = tern_kcq_peek(kcq, kcq->ci);
 		if (!cqe)
@@ -500,7 +500,7 @@ void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 			continue;
 
 		cqe->qpn = cpu_to_le32(TERN_QPN_NONE);
-		/* Others of the SRQ can post in place of the request. */
+		/* Other QPs of the SRQ can post in place of the request. */
 		if (qp->ibqp.srq && READ_ONCE(cqe->flags) & TERN_CQE_F_RECV)
 			tern_srq_take_posted(to_tsrq(qp->ibqp.srq), cqe,
 					     &posted);

@@ -195,7 +195,7 @@ VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_segment);
 
-/* Copies the request's data to @to, which has room for it. */
+/* Copies the request's data to @to, which has space for it. */
 VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 {
 	int i;
@@ -220,7 +220,7 @@ static u32 tern_wr_max_sge(const struct tern_qp *qp, u8 opcode)
 			     le16_to_cpu(dev->core->caps->max_sge_rd));
 	case TERN_WR_ATOMIC_CMP_AND_SWP:
 	case TERN_WR_ATOMIC_FETCH_AND_ADD:
-		/* The result, 8 bytes. The slot has no room for more. */
+		/* The result, 8 bytes. The slot has no space for more. */
 		return 1;
 	default:
 		return max_sge;

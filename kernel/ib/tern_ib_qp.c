@@ -94,7 +94,7 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 		cmd->flags |= TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
 		cmd->srqn = cpu_to_le32(to_tsrq(attr->srq)->srqn);
 	}
-	/* The device sends by itself. It ignores the buffer. */
+	/* The device sends by itself and ignores the buffer. */
 	if (tern_qp_fetches(attr))
 		cmd->flags |= TERN_QP_F_NO_SQ;
 }
@@ -137,7 +137,7 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
-/* It can only fail in a dead device, which completes nothing. */
+/* Fails only if the device is dead, which completes nothing. */
 static void tern_kqp_set_state(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       u8 state)
 {
@@ -152,9 +152,9 @@ static void tern_kqp_set_state(struct tern_ib_dev *dev, struct tern_qp *qp,
 }
 
 /*
- * A kernel QP is about to be reset or destroyed. The request that it has taken
- * from its SRQ completes on the way to ERR, not in RESET, and the SRQ has no
- * place for another until then.
+ * Called before a kernel QP is reset or destroyed. The request that it has
+ * taken from its SRQ completes on the way to ERR, not in RESET, and keeps its
+ * entry of the SRQ until then.
  */
 static void tern_kqp_flush_srq(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
@@ -431,7 +431,7 @@ static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err == -EIO ? tern_kqp_modify_dead(dev, qp, next) : err;
 }
 
-/* What a user changes, besides the attributes of the verb. */
+/* Changes requested by a user, besides the attributes of the verb. */
 struct tern_qp_change {
 	struct tern_ureq_modify_qp req;
 	/* <not exported> */
@@ -505,9 +505,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 }
 
 /*
- * Reads what a user gives with attributes: the options of a connection with the
- * state RTR, and what belongs to a rate limit. The device refuses options for a QP
- * that cannot have them.
+ * Reads the driver data that come with the attributes: options of a connection
+ * with state RTR, and parameters of a rate limit. The device refuses options
+ * for a QP that cannot have them.
  */
 static int tern_qp_copy_request(struct tern_ib_dev *dev,
 				const struct ib_qp_attr *attr, int mask,

@@ -11,12 +11,12 @@ struct tern_counter {
 	struct rdma_counter counter;
 };
 
-/* The core calls it without a check. */
+/* The core calls it unconditionally. */
 static void tern_counter_init(struct rdma_counter *counter)
 {
 }
 
-/* The same counters as those of the port, because the core adds them up. */
+/* The same counters as the port's, because the core adds them up. */
 static struct rdma_hw_stats *tern_counter_alloc_stats(struct rdma_counter *counter)
 {
 	return tern_alloc_hw_port_stats(counter->device, counter->port);

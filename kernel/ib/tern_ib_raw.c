@@ -132,8 +132,8 @@ EXPORT_SYMBOL_IF_KUNIT(tern_rss_fields);
 
 /*
  * Returns 0, -EOPNOTSUPP for an unsupported function or field, -EINVAL for
- * invalid parameters. Without fields every frame goes to the first entry, so
- * there must be no other.
+ * invalid parameters. Without fields every frame goes to the first entry, so it
+ * must be the only one.
  */
 VISIBLE_IF_KUNIT int
 tern_check_rss(const struct tern_ib_dev *dev,
@@ -171,7 +171,7 @@ static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 	unsigned int i;
 	int err;
 
-	/* The uAPI allows tables that are larger than the device's. */
+	/* The uAPI allows larger tables than the device. */
 	if (BIT(table->log_ind_tbl_size) > ARRAY_SIZE(cmd->entries))
 		return -EINVAL;
 
@@ -242,7 +242,7 @@ int tern_create_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 		return err;
 	}
 
-	/* Without a number it cannot be found in the list of QPs. */
+	/* Without a number it must not be in the list of QPs. */
 	rdma_restrack_no_track(&qp->ibqp.res);
 	return 0;
 }

@@ -152,8 +152,8 @@ void tern_record_put(struct tern_record *record)
  * @err: return value of tern_ib_destroy() for the object
  *
  * If the device may still write to the record, its page stays pinned forever,
- * and no other queue finds it: the process may use the memory for another
- * record already.
+ * and no other queue finds it: the process may already use the memory for
+ * another record.
  */
 void tern_record_done(struct tern_record *record, int err)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Driver details of objects for "rdma resource show ... -dd", and what the
- * device knows of them for "-r". ib_core holds a reference to the object during
- * the call. Details that a dead device cannot provide are omitted.
+ * Driver details of objects for "rdma resource show ... -dd", and the device's
+ * view of them for "-r". ib_core holds a reference to the object during the
+ * call. Details that a dead device cannot provide are omitted.
  */
 
 #include <rdma/restrack.h>

@@ -44,7 +44,7 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_event);
 
-/* Where the operations on the tags of an SRQ are. */
+/* The operations on the tags of an SRQ. */
 struct tern_srq_tm {
 	struct tern_pages pages;
 	struct tern_table table;
@@ -534,8 +534,8 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 		return -ENOMEM;
 
 	/*
-	 * The order of completions is not that of requests, so the slot may be
-	 * posted again before this request completes, but not the entry.
+	 * Completions are not in the order of requests, so the slot may be
+	 * posted again before this request completes, but the entry may not.
 	 */
 	posted = &srq->kbuf.posted[free];
 	tern_recv_wqe_fill(tern_kpage_at(srq->kbuf.pages,

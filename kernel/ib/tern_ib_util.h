@@ -44,8 +44,8 @@ static inline u64 tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
 }
 
 /*
- * Writes a receive WQE, whose completion returns @cookie. The slot must have room
- * for all SGEs of the request.
+ * Writes a receive WQE, whose completion returns @cookie. The slot must have
+ * space for all SGEs of the request.
  */
 static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr,
 				      u32 cookie, struct tern_posted *posted)
@@ -69,7 +69,7 @@ static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
 	return tern_kpage_at(wq->pages, wq->offset + (slot << wq->log_stride));
 }
 
-/* Returns what the driver remembers of WQE @index. */
+/* Returns the driver's data of WQE @index. */
 static inline struct tern_posted *tern_wq_posted(const struct tern_wq *wq,
 						 u32 index)
 {

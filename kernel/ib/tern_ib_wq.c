@@ -109,7 +109,7 @@ static int tern_wq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
 		.record = cpu_to_le64(wq->record.dma),
 		.pdn = cpu_to_le32(to_tpd(ibpd)->pdn),
 		.uar = cpu_to_le32(uar),
-		/* The device wants a valid number even without a queue. */
+		/* The device requires a valid number even without a queue. */
 		.send_cqn = cqn,
 		.recv_cqn = cqn,
 		.type = TERN_QPT_RAW,
@@ -140,7 +140,7 @@ static void tern_wq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
 	int err;
 
-	/* Before the number is free: those of a new QP must stay. */
+	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, wq->ibwq.wq_num);
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, wq->ibwq.wq_num);
 	tern_ib_umem_done(dev, wq->umem, err);

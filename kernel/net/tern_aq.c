@@ -10,7 +10,7 @@
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* How long a command may take. */
+/* Timeout of a command. */
 #define TERN_CMD_TIMEOUT	(30 * HZ)
 
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
@@ -98,8 +98,8 @@ void tern_aq_free(struct tern_dev *tdev)
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
 
 /*
- * Whether the command takes as long as the device needs to zero memory. So that
- * slots remain for other commands, only TERN_AQ_MAX_SLOW may be in flight.
+ * Whether the command takes as long as the device needs to zero memory. Only
+ * TERN_AQ_MAX_SLOW such commands may be in flight, so that slots remain for others.
  */
 static bool tern_cmd_is_slow(u16 opcode)
 {
@@ -164,7 +164,7 @@ static void tern_aq_put(struct tern_aq *aq, unsigned int index)
 
 	aq->slots[index].state = TERN_CMD_IDLE;
 	__set_bit(index, aq->free);
-	/* Slow commands use a part of the slots, so they do not starve others. */
+	/* Slow commands use only a part of the slots, so they do not starve others. */
 	tern_aq_grant(aq, true);
 	tern_aq_grant(aq, false);
 }
@@ -283,7 +283,7 @@ int tern_aq_overrun(struct tern_dev *tdev)
 
 /*
  * Returns true when the claim is settled: the waiter has a slot, or -EIO if the
- * device is dead. Otherwise it waits after those that came earlier.
+ * device is dead. Otherwise the waiter queues after earlier ones.
  */
 static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, struct tern_aq_waiter *waiter)
 {
@@ -399,7 +399,7 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		.out_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, out)),
 	};
 	slot->state = TERN_CMD_SUBMITTED;
-	/* writel() comes after the writes to entry and mailbox. */
+	/* writel() orders the writes to entry and mailbox before it. */
 	writel(++aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
 	/* If the device answers at once, the caller need not sleep. */
 	if (tern_aq_take(aq))

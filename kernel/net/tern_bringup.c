@@ -46,7 +46,7 @@ void tern_health_work(struct work_struct *work)
 
 	if (!tern_dev_check(tdev))
 		return;
-	/* Recovers answers and events whose interrupt was lost. */
+	/* Finds answers and events whose interrupt was lost. */
 	tern_aq_reap(tdev);
 	if (tern_async_eq_pending(tdev))
 		schedule_work(&tdev->async_work);
@@ -131,10 +131,10 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 
 /*
  * Allocates the vectors and spreads them over the CPUs. They stay allocated over
- * resets, so that an interrupt keeps its number and the CPUs that its user gave it.
- * There are neither hints nor notifiers, those of netif_enable_irq_affinity()
- * included: queues of both drivers share vectors, and an interrupt that has one must
- * not lose a handler.
+ * resets, so that an interrupt keeps its number and the CPUs that the user chose.
+ * No hints or notifiers are set, including those of netif_enable_irq_affinity():
+ * queues of both drivers share vectors, and an interrupt that has one must not
+ * lose a handler.
  */
 int tern_alloc_vectors(struct tern_dev *tdev)
 {
@@ -146,7 +146,7 @@ int tern_alloc_vectors(struct tern_dev *tdev)
 	if (n < 0)
 		return n;
 	tdev->num_vectors = n;
-	/* The first one is for commands and may run anywhere. */
+	/* The first vector is for commands and may run anywhere. */
 	for (i = 1; i < n; i++)
 		irq_set_affinity(pci_irq_vector(pdev, i),
 				 cpumask_of(tern_vector_cpu(&pdev->dev, i - 1)));

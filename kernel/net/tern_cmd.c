@@ -15,14 +15,14 @@
 #include "tern_layout.h"
 #include "tern_util.h"
 
-/* How often a waiting command checks for a lost interrupt. */
+/* Interval at which a waiting command checks for a lost interrupt. */
 #define TERN_CMD_POLL		(HZ / 10)
 
 /* Device memory, in bytes, that a slow device zeroes per second. */
 #define TERN_DM_ZERO_RATE	SZ_128M
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
-/* Every record fits, and is aligned to its size. */
+/* The space for a record: every record fits, and is aligned to its size. */
 #define TERN_BUF_RECORD		sizeof(struct tern_cq_record)
 static_assert(sizeof(struct tern_eq_record) <= TERN_BUF_RECORD);
 static_assert(sizeof(struct tern_eth_record) <= TERN_BUF_RECORD);
@@ -117,8 +117,8 @@ static bool tern_cmd_frees_memory(u16 opcode)
 }
 
 /*
- * If this times out, the device has answered no command for so long. Memory that
- * it may still access would be lost, so it is stopped.
+ * If this times out, the device has answered no command for that long. Memory that it
+ * may still access would be lost, so it is stopped.
  */
 static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 {

@@ -10,7 +10,7 @@
 static void tern_dim_apply(struct tern_net *net, struct tern_net_cq *cq,
 			   struct dim_cq_moder moder)
 {
-	/* On failure the previous moderation stays. */
+	/* On failure the previous moderation remains. */
 	tern_net_cq_moderate(net, cq, moder.usec, moder.pkts);
 	cq->dim.state = DIM_START_MEASURE;
 }
@@ -120,7 +120,7 @@ static int tern_moderate_queues(struct tern_net *net, struct tern_moderation *mo
 	moderation->frames = next->frames;
 	if (!net->queues_up)
 		return 0;
-	/* Polls that have seen the old flag. */
+	/* Waits for polls that have seen the old flag. */
 	if (!next->adaptive)
 		synchronize_net();
 	for (i = 0; i < queues->config.channels; i++) {
@@ -134,7 +134,7 @@ static int tern_moderate_queues(struct tern_net *net, struct tern_moderation *mo
 	return err;
 }
 
-/* After an error, the queues that were changed get back what they had. */
+/* After an error, restores the queues that were changed. */
 static int tern_moderate(struct tern_net *net, struct tern_moderation *moderation,
 			 const struct tern_moderation *next, bool is_rx)
 {

@@ -21,7 +21,7 @@ struct tern_fault_eq;
 #define TERN_AUX_RDMA_NAME	"rdma"
 
 /**
- * struct tern_core - the PCI function as both drivers see it
+ * struct tern_core - the part of the PCI function that both drivers use
  * @pdev: the PCI device, also used for all DMA
  * @netdev: the Ethernet function
  * @caps: reply of QUERY_CAPS, little-endian
@@ -79,9 +79,8 @@ void tern_core_stop(struct tern_core *core);
 typedef void (*tern_eq_handler_t)(void *context, const struct tern_eqe *eqe);
 
 /*
- * Creates a completion event queue on completion vector 0..num_comp_vectors - 1
- * with room for at least @nent events. No handler runs after tern_eq_destroy()
- * returned.
+ * Creates a completion event queue on completion vector 0..num_comp_vectors - 1 with
+ * space for at least @nent events. No handler runs after tern_eq_destroy() returned.
  */
 struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       unsigned int nent, tern_eq_handler_t handler,

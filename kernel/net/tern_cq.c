@@ -127,10 +127,9 @@ void tern_net_cq_release(struct tern_net_cq *cq)
 }
 
 /*
- * Requests an event. NAPI no longer owns the queue here: the lock keeps an arm
- * word with an old sequence number from overwriting that of a later poll on
- * another CPU. If such a poll advances ci, the entry may be a later one than it
- * seems.
+ * Requests an event. NAPI no longer owns the queue here: the lock keeps an arm word
+ * with an old sequence number from overwriting that of a later poll on another CPU.
+ * If such a poll advances ci, the entry may belong to a later pass.
  */
 void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 {

@@ -88,8 +88,8 @@ void tern_dev_kill(struct tern_dev *tdev)
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 
 /*
- * Declares the device dead without notifying listeners, for a driver that takes
- * it down.
+ * Declares the device dead without notifying listeners, for a driver that takes it
+ * down.
  */
 void tern_dev_retire(struct tern_dev *tdev)
 {
@@ -113,7 +113,7 @@ bool tern_dev_check(struct tern_dev *tdev)
 
 	if (tern_dev_dead(tdev))
 		return false;
-	/* A device that is no longer enabled was reset behind our back. */
+	/* A device that is no longer enabled was reset by someone else. */
 	if (status != TERN_REG_GONE &&
 	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
 		return true;

@@ -36,7 +36,7 @@ struct tern_buf {
 
 #define TERN_AQ_LOG_SIZE	5
 #define TERN_AQ_SIZE		BIT(TERN_AQ_LOG_SIZE)
-/* Most slots for commands that wait until device memory is zeroed. */
+/* Maximum number of slots for commands that wait for zeroed device memory. */
 #define TERN_AQ_MAX_SLOW	8
 
 struct tern_mailbox {

@@ -19,9 +19,8 @@ irqreturn_t tern_admin_irq(int irq, void *data)
 	bool answers = tern_aq_reap(tdev);
 
 	/*
-	 * A spurious interrupt may be the sign of a fatal device error. If
-	 * there is only one vector, completions raise it, too, and the health
-	 * work must detect errors.
+	 * A spurious interrupt may signal a fatal device error. If there is only one
+	 * vector, completions raise it, too, and the health work must detect errors.
 	 */
 	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
 		schedule_work(&tdev->async_work);

@@ -155,7 +155,7 @@ bool tern_fault_eq_next(struct tern_fault_eq *eq, struct tern_fault *fault)
 }
 EXPORT_SYMBOL_GPL(tern_fault_eq_next);
 
-/* Tells the device that there is room for faults that did not fit. */
+/* Notifies the device that there is space for faults that did not fit. */
 void tern_fault_eq_done(struct tern_fault_eq *eq)
 {
 	if (!tern_dev_dead(eq->tdev))

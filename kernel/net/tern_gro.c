@@ -13,8 +13,8 @@
 #include "tern_net.h"
 
 /*
- * Returns the GSO type of the packet at @offset, and sets @offset to that of TCP;
- * 0 if it is no TCP without options of IP, or has another length.
+ * Returns the GSO type of the packet at @offset, and sets @offset to that of TCP; 0
+ * unless it is TCP without IP options and has the expected length.
  */
 static int tern_gro_network(const struct sk_buff *skb, __be16 protocol, int *offset)
 {
@@ -44,7 +44,7 @@ static int tern_gro_network(const struct sk_buff *skb, __be16 protocol, int *off
 	}
 }
 
-/* Returns the offset of the IP header behind a tag, and sets @protocol. */
+/* Returns the offset of the IP header after a tag, and sets @protocol. */
 static int tern_gro_tag(const struct sk_buff *skb, __be16 *protocol)
 {
 	const struct vlan_hdr *tag = (void *)skb->data;
@@ -57,15 +57,14 @@ static int tern_gro_tag(const struct sk_buff *skb, __be16 *protocol)
 }
 
 /**
- * tern_gro_complete() - make a packet of several segments one that Linux can cut
- * @skb: the packet, behind eth_type_trans()
+ * tern_gro_complete() - make a packet of several segments one that Linux can segment
+ * @skb: the packet, after eth_type_trans()
  * @coalesced: TERN_ETH_COALESCED_*, not 0
  * @frame_len: maximum length of a frame on the wire
  * @count: statistics, TERN_RX_STAT_*, which count the packet as one frame so far
  *
- * The device has set the lengths and has stored the sum of the pseudo header. If
- * the number and the size of the segments do not fit the packet, they are not
- * used.
+ * The device has set the lengths and has stored the sum of the pseudo header. The
+ * number and the size of the segments are not used if they do not fit the packet.
  *
  * Return: whether they fit.
  */

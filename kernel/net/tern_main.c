@@ -277,7 +277,7 @@ static int tern_resume(struct device *dev)
 	return tern_bring_up(dev_get_drvdata(dev));
 }
 
-/* tern_resume() must not add a child; now it is allowed. */
+/* Adds the child device, which tern_resume() must not do. */
 static void tern_pm_complete(struct device *dev)
 {
 	tern_error_resume(to_pci_dev(dev));

@@ -29,10 +29,10 @@
 #define TERN_RX_LOG_DEFAULT	11
 #define TERN_RING_LOG_MAX	13
 
-/* Most descriptors of a frame of an AF_XDP socket: one is for offloads. */
+/* Maximum number of data descriptors of an AF_XDP frame: one is for offloads. */
 #define TERN_XSK_MAX_SEGS	(TERN_ETH_MAX_TXD - 1)
 
-/* The device accepts as many bytes of headers of a frame that it segments. */
+/* Limit of the device for the headers of a frame that it segments, in bytes. */
 #define TERN_MAX_TSO_HEADERS	256
 
 struct bpf_prog;
@@ -98,7 +98,7 @@ struct tern_net_cq {
 	struct dim dim;
 };
 
-/* What a descriptor holds. */
+/* Contents of a descriptor. */
 enum tern_tx_owner {
 	TERN_TX_PART,		/* nothing: other descriptors follow */
 	TERN_TX_SKB,
@@ -197,7 +197,7 @@ struct tern_channel {
 };
 
 /**
- * struct tern_net_config - what the memory of the queues depends on
+ * struct tern_net_config - parameters on which the memory of the queues depends
  * @channels: number of channels
  * @tx_log_size: log2 of the descriptors of a transmit queue
  * @rx_log_size: log2 of the descriptors of a receive queue
@@ -307,7 +307,7 @@ static inline bool tern_net_has_cap(const struct tern_net *net, u64 cap)
 	return le64_to_cpu(net->tdev->caps.flags) & cap;
 }
 
-/* Handles a fault that only new queues repair. */
+/* Handles a fault that only new queues can repair. */
 static inline void tern_net_fault(struct tern_net *net)
 {
 	schedule_delayed_work(&net->restart_work, 0);
@@ -421,7 +421,7 @@ bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *c
 
 /* tern_xdp.c */
 
-/* An XDP buffer with what metadata functions need; the first member is @xdp. */
+/* An XDP buffer with the data of metadata functions; the first member is @xdp. */
 struct tern_xdp_buff {
 	struct xdp_buff xdp;
 	struct tern_channel *ch;

@@ -106,8 +106,8 @@ static void tern_net_down(struct tern_net *net)
 }
 
 /*
- * Takes over the addresses and flags of the netdev. While it was detached, the
- * core did not report changes, and it does not do so afterwards.
+ * Takes over the addresses and flags of the netdev. The core did not report changes
+ * while it was detached, and does not report them afterwards.
  */
 static void tern_net_fill_filter(struct tern_net *net)
 {
@@ -196,7 +196,7 @@ static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 }
 
 /**
- * tern_net_reconfigure() - change what the memory of the queues depends on
+ * tern_net_reconfigure() - change parameters on which the queues' memory depends
  * @net: the network device
  * @config: new configuration
  *
@@ -240,9 +240,9 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 }
 
 /*
- * Gives a pool to a channel, or takes it away if @pool is NULL: then no error
- * leaves it in use. All queues are recreated, because groups refer to them. Needs
- * no host memory. RTNL held.
+ * Gives a pool to a channel, or removes it if @pool is NULL: removal always ends its
+ * use, even after an error. All queues are recreated, because groups refer to them.
+ * Needs no host memory. RTNL held.
  */
 int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
 {
@@ -328,7 +328,7 @@ static int tern_set_features(struct net_device *netdev, netdev_features_t featur
 	config.rx_flags = tern_rx_flags(net, features);
 	if (config.rx_flags == net->config.rx_flags)
 		return 0;
-	/* The FCS may not have room in the buffers of a socket. */
+	/* The FCS may not fit the buffers of a socket. */
 	if (!tern_xsk_fits(net, &config, net->xdp_prog))
 		return -EINVAL;
 	return tern_net_reconfigure(net, &config);
@@ -481,7 +481,7 @@ static void tern_net_set_features(struct tern_net *net)
 		hw |= TERN_OFFLOADS | NETIF_F_RXCSUM | NETIF_F_HW_VLAN_CTAG_TX |
 		      NETIF_F_HW_VLAN_CTAG_RX;
 		on |= hw;
-		/* The device numbers the IPv4 packets that it makes. */
+		/* The device numbers the IPv4 packets of a segmented frame. */
 		hw |= NETIF_F_TSO_MANGLEID | NETIF_F_RXFCS;
 		xdp |= NETDEV_XDP_ACT_RX_SG;
 		netdev->xsk_tx_metadata_ops = &tern_xsk_tx_metadata_ops;

@@ -15,7 +15,7 @@
 /* Delay between attempts to fill receive queues in process context. */
 #define TERN_REFILL_INTERVAL	(HZ / 2)
 
-/* Most channels that the device and its vectors allow. */
+/* Maximum number of channels that the device and its vectors allow. */
 unsigned int tern_max_channels(const struct tern_net *net)
 {
 	unsigned int queues = le16_to_cpu(net->tdev->caps.max_eth_queues);
@@ -139,7 +139,7 @@ void tern_queues_free(struct tern_net *net, struct tern_queues *queues)
 {
 	unsigned int i;
 
-	/* Readers of net->queues. */
+	/* Waits for readers of net->queues. */
 	synchronize_net();
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_free(&queues->channel[i]);
@@ -174,7 +174,7 @@ static void tern_channel_withdraw(struct tern_channel *ch)
 	napi_disable(&ch->napi);
 }
 
-/* Destroys what exists in the device. */
+/* Destroys the queues that exist in the device. */
 static void tern_queues_destroy(struct tern_queues *queues)
 {
 	unsigned int i;
@@ -265,7 +265,7 @@ void tern_queues_stop(struct tern_net *net)
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_withdraw(&queues->channel[i]);
 	netif_tx_disable(net->netdev);
-	/* The end of the last poll may still be arming. */
+	/* The end of the last poll may still arm a queue. */
 	synchronize_net();
 
 	for (i = 0; i < queues->config.channels; i++)
@@ -280,9 +280,9 @@ static void tern_channel_refill(struct tern_channel *ch)
 	if (!tern_rx_is_low(&ch->rx))
 		return;
 	napi_disable(&ch->napi);
-	/* Writing pages out may use this very interface. */
+	/* Writing out pages may use this interface. */
 	tern_rx_fill(ch, GFP_NOIO | __GFP_NOWARN);
-	/* Before NAPI, which would not delay the work. */
+	/* Queue the work before NAPI runs, which would not delay it. */
 	if (tern_rx_is_low(&ch->rx))
 		schedule_delayed_work(&ch->net->refill_work, TERN_REFILL_INTERVAL);
 	tern_channel_napi_start(ch);

@@ -11,7 +11,7 @@
 #define TERN_RSS_L3	(TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP)
 #define TERN_RSS_L4	(TERN_RSS_L3 | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)
 
-/* As fields of ethtool. */
+/* Converts to the fields of ethtool. */
 VISIBLE_IF_KUNIT u64 tern_rss_to_rxh(u8 fields)
 {
 	return (fields & TERN_RSS_FIELD_SRC_IP ? RXH_IP_SRC : 0) |
@@ -212,7 +212,7 @@ static int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
 	return 0;
 }
 
-/* Applies what @param changes to @rss. */
+/* Applies the changes in @param to @rss. */
 static int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
 			  struct netlink_ext_ack *extack)
 {

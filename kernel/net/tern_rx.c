@@ -34,8 +34,8 @@ struct tern_rx_layout {
 static_assert(TERN_ETH_MAX_RXD - 1 <= MAX_SKB_FRAGS);
 
 /*
- * A frame that is longer than a page takes several buffers, if the device can
- * do that. Coalesced packets have buffers of a size of their own.
+ * A frame that is longer than a page takes several buffers if the device supports
+ * that. Coalesced packets have buffers of another size.
  */
 static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config)
 {
@@ -82,7 +82,7 @@ static void tern_rx_count_fail(struct tern_channel *ch)
 	struct tern_stats *stats = &ch->net->stats[ch->index];
 	unsigned long flags;
 
-	/* In process context, too, where a writer must not be preempted. */
+	/* Also in process context, where a writer must not be preempted. */
 	flags = u64_stats_update_begin_irqsave(&stats->syncp);
 	u64_stats_inc(&stats->rx[TERN_RX_STAT_ALLOC_FAIL]);
 	u64_stats_update_end_irqrestore(&stats->syncp, flags);
@@ -204,8 +204,7 @@ static struct sk_buff *tern_rx_build_skb(struct tern_channel *ch, struct xdp_buf
 }
 
 /*
- * Takes over what the device found out about a frame. Returns false if that is
- * impossible.
+ * Takes over the device's results for a frame. Returns false if they are impossible.
  */
 static bool tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 			    const struct tern_cqe *cqe, u64 *count)
@@ -308,7 +307,7 @@ static void tern_rx_count(u64 *count, enum tern_xdp_result result)
 	}
 }
 
-/* Posts buffers after a poll. True if the caller must poll again to get some. */
+/* Posts buffers after a poll. Returns true if the caller must poll again for more. */
 static bool tern_rx_refill(struct tern_channel *ch)
 {
 	struct tern_rx *rx = &ch->rx;
@@ -323,7 +322,7 @@ static bool tern_rx_refill(struct tern_channel *ch)
 	return false;
 }
 
-/* Handles a received frame. False if the device is faulty. */
+/* Handles a received frame. Returns false if the device is faulty. */
 static bool tern_rx_one(struct tern_channel *ch, struct bpf_prog *prog,
 			const struct tern_cqe *cqe, u64 *count, bool *redirected)
 {

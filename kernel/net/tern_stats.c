@@ -7,8 +7,8 @@
 #include "tern_net.h"
 
 /*
- * Adds the device's counters to those of the time before its last reset, and
- * stores the sum. While the netdev is detached, the device is not asked.
+ * Adds the device's counters to those from before its last reset, and stores the sum.
+ * Does not query the device while the netdev is detached.
  */
 static int tern_net_update_counters(struct tern_net *net)
 {
@@ -56,7 +56,7 @@ int tern_net_query_counters(struct tern_net *net, u64 *counters)
 }
 
 /*
- * Before a reset, which clears the device's counters. Of a dead device the
+ * Called before a reset, which clears the device's counters. For a dead device the
  * values read last remain.
  */
 void tern_net_freeze_counters(struct tern_net *net)

@@ -15,7 +15,7 @@
 #include "tern_util.h"
 #include "tern_xsk.h"
 
-/* Stop the transmit queue without room for a frame, wake it with twice that. */
+/* Stop the transmit queue without space for a frame, wake it with twice that. */
 #define TERN_TX_STOP		TERN_ETH_MAX_TXD
 #define TERN_TX_WAKE		(2 * TERN_ETH_MAX_TXD)
 
@@ -29,9 +29,10 @@ u32 tern_tx_room(const struct tern_tx *tx)
 }
 
 /*
- * Number of free descriptors that XDP may use. One frame of the network stack has
- * room besides. If that was too little and its queue has stopped, what wakes it
- * stays free, else a busy sender could keep it stopped for ever.
+ * Number of free descriptors that XDP may use. It leaves space for one frame of the
+ * network stack. If that was too little and its queue has stopped, as many
+ * descriptors as wake it stay free: otherwise a busy sender could keep it stopped for
+ * ever.
  */
 u32 tern_tx_spare(const struct tern_channel *ch)
 {
@@ -51,7 +52,7 @@ static void tern_tx_unmap(struct tern_net *net, const struct tern_tx_slot *slot)
 		dma_unmap_single(dev, slot->dma, slot->len, DMA_TO_DEVICE);
 }
 
-/* Bytes of the headers that each segment of a large frame begins with. */
+/* Bytes of the headers with which each segment of a large frame begins. */
 static unsigned int tern_tx_header_len(const struct sk_buff *skb)
 {
 	unsigned int l4 = skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4 ?
@@ -163,7 +164,7 @@ unwind:
 	return -ENOMEM;
 }
 
-/* Tells the device how many descriptors there are. */
+/* Publishes the descriptors to the device. */
 static void tern_tx_publish(struct tern_tx *tx)
 {
 	/* Write the descriptors before the index that covers them. */
@@ -180,7 +181,7 @@ static void tern_tx_ring(struct tern_channel *ch)
 	tern_ring(&ch->net->tdev->core, TERN_DB_CMD_ETH_TX, ch->tx.id);
 }
 
-/* Gives the frames that have ended to the device. */
+/* Gives all complete frames to the device. */
 void tern_tx_submit(struct tern_channel *ch)
 {
 	tern_tx_publish(&ch->tx);
@@ -211,12 +212,12 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 	ch = &queues->channel[index];
 	tx = &ch->tx;
 
-	/* Spurious wake-up: stop again unless there is room by now. */
+	/* Spurious wake-up: stop again unless there is space by now. */
 	if (unlikely(!netif_txq_maybe_stop(txq, tern_tx_room(tx), TERN_TX_STOP,
 					   TERN_TX_WAKE)))
 		return NETDEV_TX_BUSY;
 
-	/* The head and a descriptor of offloads. */
+	/* The head and an offload descriptor. */
 	if (skb_shinfo(skb)->nr_frags + 2 > TERN_ETH_MAX_TXD && skb_linearize(skb))
 		goto drop;
 	if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_HW_TSTAMP &&
@@ -410,7 +411,7 @@ static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct ter
 	return true;
 }
 
-/* Frees frames up to that of @cqe. False if it is not in flight. */
+/* Frees frames up to that of @cqe. Returns false if it is not in flight. */
 static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 			     const struct tern_cqe *cqe, int budget,
 			     struct tern_tx_done *done, u64 *count)
@@ -439,8 +440,8 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 }
 
 /*
- * Frees sent frames. Without a budget, netpoll calls, also with interrupts
- * disabled: then those of XDP, and what comes after them, stay.
+ * Frees sent frames. netpoll calls this without a budget, also with interrupts
+ * disabled: then XDP frames, and all frames after them, stay.
  */
 void tern_tx_poll(struct tern_channel *ch, int budget)
 {

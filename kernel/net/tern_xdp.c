@@ -88,7 +88,7 @@ int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
 	return n;
 }
 
-/* Whether the buffers of @config are good for @prog. */
+/* Whether @prog can use the buffers of @config. */
 static int tern_xdp_check(const struct tern_net_config *config,
 			  const struct bpf_prog *prog, struct netlink_ext_ack *extack)
 {
@@ -121,7 +121,7 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 			NL_SET_ERR_MSG(extack, "MTU too large for the buffers of an AF_XDP socket");
 			return -EOPNOTSUPP;
 		}
-		/* It sees frames as on the wire. */
+		/* The program needs frames as received. */
 		config.rx_flags &= ~TERN_ETH_QF_COALESCE;
 	}
 	/* Remove the program before its buffers lose their headroom. */
@@ -178,7 +178,7 @@ static int tern_xdp_rx_hash(const struct xdp_md *ctx, u32 *hash,
 	    !(buff->ch->net->netdev->features & NETIF_F_RXHASH))
 		return -ENODATA;
 	*hash = le32_to_cpu(buff->cqe->inv_rkey);
-	/* The device does not say which protocols it has hashed. */
+	/* The device does not report which protocols it has hashed. */
 	*rss_type = type == TERN_ETH_HASH_L4 ? XDP_RSS_TYPE_L4_ANY : XDP_RSS_TYPE_NONE;
 	return 0;
 }

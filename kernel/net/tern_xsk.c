@@ -16,9 +16,9 @@
 #include "tern_util.h"
 #include "tern_xsk.h"
 
-/* Most buffers taken from a pool at once. */
+/* Maximum number of buffers taken from a pool at once. */
 #define TERN_XSK_RX_BATCH	32
-/* Most descriptors sent in a poll. */
+/* Maximum number of descriptors sent in a poll. */
 #define TERN_XSK_TX_BATCH	64
 /* The allocator synchronizes each buffer. */
 #define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
@@ -33,8 +33,8 @@ static u32 tern_xsk_frame_len(const struct tern_net_config *config)
 
 /*
  * Bytes that a buffer of the pool takes, or 0 if frames do not fit into as many
- * buffers as the device fills. If a frame needs several, the first one has the
- * list of the others at its end, even if the owner does not expect such frames.
+ * buffers as the device fills. If a frame needs several, the first one has the list
+ * of the others at its end, even if the owner does not expect such frames.
  */
 static u32 tern_xsk_buf_len(struct xsk_buff_pool *pool,
 			    const struct tern_net_config *config)
@@ -62,7 +62,7 @@ static bool tern_xsk_pool_fits(struct xsk_buff_pool *pool,
 		       prog->aux->xdp_has_frags);
 }
 
-/* Whether the buffers of all pools are good for @config and @prog. RTNL held. */
+/* Whether the buffers of all pools suit @config and @prog. RTNL held. */
 bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *config,
 		   const struct bpf_prog *prog)
 {
@@ -108,7 +108,7 @@ static void tern_xsk_disable(struct tern_net *net, u16 qid)
 	xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
 }
 
-/* Gives a pool to a channel, or takes it away if @pool is NULL. RTNL held. */
+/* Gives a pool to a channel, or removes it if @pool is NULL. RTNL held. */
 int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
 {
 	if (pool)
@@ -117,7 +117,7 @@ int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qi
 	return 0;
 }
 
-/* A socket has frames to send, or buffers to receive. Under RCU. */
+/* Called for a socket with frames to send or buffers to receive. Under RCU. */
 int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
 {
 	struct tern_net *net = netdev_priv(netdev);
@@ -131,7 +131,7 @@ int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
 	ch = &queues->channel[qid];
 	if (!READ_ONCE(ch->rx.xsk_pool))
 		return -EINVAL;
-	/* A poll that has looked at the rings already runs once more. */
+	/* A poll that has checked the rings already runs once more. */
 	if (!napi_if_scheduled_mark_missed(&ch->napi)) {
 		local_bh_disable();
 		napi_schedule(&ch->napi);
@@ -184,7 +184,7 @@ static void tern_xsk_rx_post(struct tern_rx *rx, struct xdp_buff *xdp)
 }
 
 /*
- * Posts buffers of the pool. False if it had too few. Called by NAPI, or with
+ * Posts buffers of the pool. Returns false if it had too few. Called by NAPI, or with
  * NAPI disabled.
  */
 bool tern_xsk_rx_fill(struct tern_rx *rx)
@@ -206,8 +206,8 @@ bool tern_xsk_rx_fill(struct tern_rx *rx)
 }
 
 /*
- * Posts buffers at the end of a poll. True if the pool had too few, and its
- * owner cannot be told to wake the driver up.
+ * Posts buffers at the end of a poll. Returns true if the pool had too few, and its
+ * owner cannot be asked to wake the driver.
  */
 bool tern_xsk_rx_refill(struct tern_rx *rx)
 {
@@ -247,8 +247,8 @@ struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num)
 }
 
 /*
- * Separates the buffers of a frame. The owner of the pool can write to the list
- * in the first buffer, but not to that of the pool. Returns their number.
+ * Separates the buffers of a frame. The owner of the pool can write to the list in
+ * the first buffer, but not to the pool's list. Returns their number.
  */
 static u32 tern_xsk_split(struct xdp_buff *head, struct xdp_buff **parts)
 {
@@ -304,7 +304,7 @@ struct tern_xsk_request {
 	bool checksum;
 };
 
-/* What a time stamp is made of. */
+/* Data for a transmit time stamp. */
 struct tern_xsk_completion {
 	struct tern_net *net;
 	const struct tern_cqe *cqe;
@@ -342,9 +342,9 @@ const struct xsk_tx_metadata_ops tern_xsk_tx_metadata_ops = {
 };
 
 /*
- * Finds the end of the frame that @descs begin with. A frame that is too long
- * for the device, or not complete, is not sent: then @skip tells that its rest
- * is at the beginning of the next descriptors.
+ * Finds the end of the frame that @descs begin with. A frame that is too long for the
+ * device, or incomplete, is not sent: @skip then means that its rest is at the
+ * beginning of the next descriptors.
  */
 VISIBLE_IF_KUNIT struct tern_xsk_frame
 tern_xsk_next_frame(const struct xdp_desc *descs, u32 num, bool *skip)
@@ -397,7 +397,7 @@ static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *de
 	tern_tx_end(tx, pi);
 }
 
-/* The pool's owner gets back the descriptors in the order in which it posted them. */
+/* Returns descriptors to the pool's owner, in the order in which it posted them. */
 static void tern_xsk_tx_refuse(struct tern_tx *tx, u32 num)
 {
 	struct tern_tx_slot *slot = tern_tx_slot(tx, tx->xsk_last);
@@ -436,7 +436,7 @@ static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 	return num;
 }
 
-/* Sends frames of the pool. True if there may be more. NAPI context. */
+/* Sends frames of the pool. Returns true if there may be more. NAPI context. */
 bool tern_xsk_tx(struct tern_channel *ch)
 {
 	struct netdev_queue *txq = tern_txq(ch);
@@ -447,12 +447,12 @@ bool tern_xsk_tx(struct tern_channel *ch)
 
 	if (xsk_uses_need_wakeup(pool)) {
 		xsk_set_tx_need_wakeup(pool);
-		/* Before the last look at the ring: a later frame sees the flag. */
+		/* Before the last check of the ring: a later frame sees the flag. */
 		smp_mb();
 	}
 	__netif_tx_lock(txq, smp_processor_id());
 	room = tern_tx_spare(ch);
-	/* Each frame may need a descriptor of offloads. */
+	/* Each frame may need an offload descriptor. */
 	if (pool->tx_metadata_len) {
 		limit /= 2;
 		room /= 2;
@@ -489,8 +489,8 @@ static void tern_xsk_tx_part(struct tern_tx *tx, u32 index, struct xdp_buff *xdp
 }
 
 /*
- * Sends a received frame from where it is. Without room, the caller frees what is
- * left of it. NAPI context.
+ * Sends a received frame from its buffers. Without space, the caller frees the rest
+ * of the frame. NAPI context.
  */
 bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 {
@@ -540,7 +540,7 @@ void tern_xsk_tx_complete(struct tern_channel *ch, struct tern_tx_slot *slot,
 	tern_xsk_tx_drop(&ch->tx, slot);
 }
 
-/* Frees what a descriptor holds. */
+/* Frees the contents of a descriptor. */
 void tern_xsk_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
 {
 	if (slot->owner == TERN_TX_XSK)
