@@ -401,7 +401,7 @@ static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 /*
  * ---- CREATE_EQ: out: tern_rsp_object ----
  * A completion EQ has an entry for each CQ mapped to it, so it cannot overflow. An
- * event for which the asynchronous or the fault EQ has no room stays pending in its
+ * event for which the asynchronous or the fault EQ has no space stays pending in its
  * object.
  * Software stores ci past an entry before it acts on the entry.
  */
@@ -537,9 +537,9 @@ static_assert(sizeof(struct tern_rsp_query_cq) == 32, "tern_rsp_query_cq");
 
 /*
  * ---- CREATE_MR: out: tern_rsp_object, id = key (both lkey and rkey) ----
- * With TERN_MR_F_INCOMPLETE pages.addr is 0 and the MR has room for pages.num
+ * With TERN_MR_F_INCOMPLETE pages.addr is 0 and the MR has space for pages.num
  * entries. UPDATE_PAGES fills them, and with TERN_UPDATE_LAST opens the key.
- * With TERN_MR_F_SPARSE pages.addr and num are 0, and UPDATE_PAGES makes room.
+ * With TERN_MR_F_SPARSE pages.addr and num are 0, and UPDATE_PAGES makes space.
  */
 struct tern_cmd_create_mr {
 	struct tern_pages	pages;		/* TERN_MR_FAST: num = entries to hold */

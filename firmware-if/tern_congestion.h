@@ -21,12 +21,12 @@
 #define TERN_CC_RP_AI_RATE			5	/* additive increase */
 #define TERN_CC_RP_MAX_RATE			6	/* 0: port speed */
 #define TERN_CC_RP_HAI_RATE			7	/* hyper increase */
-#define TERN_CC_RP_MIN_DEC_FAC			8	/* a cut leaves so many percent at least */
+#define TERN_CC_RP_MIN_DEC_FAC			8	/* a cut leaves at least this percentage */
 #define TERN_CC_RP_MIN_RATE			9
 #define TERN_CC_RP_RATE_TO_SET_ON_FIRST_CNP	10	/* 0: cut the maximum */
-#define TERN_CC_RP_DCE_TCP_G			11	/* weight of news in alpha, of 1024 */
+#define TERN_CC_RP_DCE_TCP_G			11	/* weight of a CNP in alpha, of 1024 */
 #define TERN_CC_RP_DCE_TCP_RTT			12	/* without a CNP alpha decays */
-#define TERN_CC_RP_RATE_REDUCE_MONITOR_PERIOD	13	/* least time between cuts */
+#define TERN_CC_RP_RATE_REDUCE_MONITOR_PERIOD	13	/* minimum time between cuts */
 #define TERN_CC_RP_INITIAL_ALPHA_VALUE		14	/* of 1024 */
 #define TERN_CC_RP_GD				15	/* a cut takes alpha / 2^gd of the rate */
 #define TERN_CC_RP_ENABLE			16	/* bit n: QPs of priority n */

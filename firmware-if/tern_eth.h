@@ -55,7 +55,7 @@ static_assert(sizeof(struct tern_eth_offload) == 16, "tern_eth_offload");
  * and completes the headers of each.
  * VLAN: the device inserts a tag of type 0x8100 after the addresses.
  * In a send WQE with TSO or USO, header_len bytes of headers follow the segment, padded to
- * 16 bytes; the SGEs or inline bytes behind them are the payload.
+ * 16 bytes; the SGEs or inline bytes after them are the payload.
  */
 #define TERN_ETH_OP_CSUM		BIT(0)
 #define TERN_ETH_OP_IP_CSUM		BIT(1)
@@ -75,7 +75,7 @@ struct tern_eth_rxd {
 };
 static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
 
-#define TERN_ETH_MAX_RXD		18	/* 64 KiB in pages with room for an skb */
+#define TERN_ETH_MAX_RXD		18	/* 64 KiB in pages with space for an skb */
 
 /* The device polls pi of this transmit queue, as TERN_QP_ST_SQ_POLLED says of a send queue. */
 #define TERN_ETH_ST_POLLED		BIT(0)
@@ -173,7 +173,7 @@ static_assert(sizeof(struct tern_cmd_set_rx_filter) == 904, "tern_cmd_set_rx_fil
 /*
  * ---- CREATE_RSS: out: tern_rsp_object; MODIFY_RSS ---- A group of receive queues, or of
  * receive queues of raw QPs. The low bits of a frame's hash select the entry. A
- * frame that no field of applies to has the hash 0. MODIFY_RSS replaces all but
+ * frame to which no field applies has the hash 0. MODIFY_RSS replaces all but
  * the kind and the size. DESTROY_RSS, tern_cmd_object, is BUSY while a flow or the port
  * refers to the group. An object in a group cannot be destroyed either.
  */
@@ -214,13 +214,13 @@ static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 #define TERN_RSS_FIELD_DST_PORT		BIT(3)
 #define TERN_RSS_FIELD_SPI		BIT(4)	/* ESP, TERN_RSS_FUNC_TOEPLITZ */
 
-/* What a frame is given to. */
+/* Destinations of frames. */
 #define TERN_DEST_NONE			0	/* flow: drop; port: the lowest queue */
 #define TERN_DEST_ETH_QUEUE		1
 #define TERN_DEST_RSS			2
 #define TERN_DEST_QP			3	/* a raw QP */
 
-/* ---- SET_RX_DEFAULT: where frames go that no flow takes and the filter passes ---- */
+/* ---- SET_RX_DEFAULT: destination of frames that no flow takes and the filter passes ---- */
 struct tern_cmd_set_rx_default {
 	__le32	id;
 	__u8	dest;			/* TERN_DEST_*, not QP */

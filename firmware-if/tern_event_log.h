@@ -20,7 +20,7 @@
 struct tern_log_header {
 	__u8	magic[8];	/* TERN_LOG_MAGIC */
 	__le16	version;	/* TERN_LOG_VERSION */
-	__le16	header_size;	/* where the first record begins */
+	__le16	header_size;	/* offset of the first record */
 	__le16	record_size;
 	__u8	clock;		/* TERN_LOG_CLOCK_* */
 	__u8	rsvd_f;
@@ -50,7 +50,7 @@ static_assert(sizeof(struct tern_log_header) == 64, "tern_log_header");
 #define TERN_LOG_FAULT		16	/* an injected fault */
 #define TERN_LOG_QP_STATE	17
 #define TERN_LOG_FULL		18	/* the file is at its limit */
-#define TERN_LOG_RATE		19	/* a QP may send faster or slower */
+#define TERN_LOG_RATE		19	/* a QP's rate changes */
 
 /* tern_log_event.flags */
 #define TERN_LOG_F_RECV		BIT(0)	/* receive WQE or its CQE; a fault of rx */
@@ -167,7 +167,7 @@ static_assert(sizeof(struct tern_log_header) == 64, "tern_log_header");
 #define TERN_LOG_FAULT_ADMIN_DROP	7
 #define TERN_LOG_FAULT_DMA_ERROR	8
 
-/* TERN_LOG_QP_STATE: value, who caused it; code and index: no QP before or after it */
+/* TERN_LOG_QP_STATE: value, the cause; code and index: no QP before or after it */
 #define TERN_LOG_BY_COMMAND	0
 #define TERN_LOG_BY_DEVICE	1
 #define TERN_LOG_NO_QP		0xff

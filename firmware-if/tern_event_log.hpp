@@ -11,7 +11,8 @@
 
 namespace tern {
 
-// `clock`: TERN_LOG_CLOCK_*; `epoch`: ns from 1970 to 0 of that clock; `name`: of the adapter, cut to what fits.
+// `clock`: TERN_LOG_CLOCK_*; `epoch`: ns from 1970 to 0 of that clock; `name`: of the
+// adapter, cut to the size of the field.
 [[nodiscard]] inline tern_log_header log_header(std::uint8_t clock, std::uint64_t epoch, std::span<const std::uint8_t, 6> mac,
                                                 std::string_view name) {
   tern_log_header header{};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-// The contract for C++20: what the headers expect of their includer, and typed
-// access to little-endian members.
+// The contract for C++20: definitions that the headers need from their
+// includer, and typed access to little-endian members.
 #pragma once
 
 #include <bit>

@@ -51,7 +51,7 @@ struct tern_srq_record {
 	__u8	rsvd_8[56];
 	__le32	ci;		/* device: WQEs taken, whose slots are free */
 	__le32	ops_ci;		/* device: operations executed, whose slots are free */
-	__le32	tags_released;	/* device: tags added that it holds no longer */
+	__le32	tags_released;	/* device: tags added that it no longer holds */
 	__u8	rsvd_4c[52];
 };
 static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
@@ -91,8 +91,8 @@ struct tern_sge {
 static_assert(sizeof(struct tern_sge) == 16, "tern_sge");
 
 /*
- * Lkeys without a region: for DMA addresses, in privileged PDs only; and for any
- * address in any PD: what is stored there is discarded, and what is read is zero.
+ * Lkeys without a region: for DMA addresses, in privileged PDs only; and for
+ * any address in any PD: stores there are discarded, and loads return zeros.
  */
 #define TERN_LKEY_DMA			0x00000100U
 #define TERN_LKEY_NULL			0x00000200U
@@ -249,7 +249,7 @@ struct tern_tm_op {
 	__le64	mask;
 	__le32	unexpected;	/* TERN_TM_F_SYNC: unexpected messages that software has handled */
 	__u8	rsvd_2c[20];
-	struct tern_sge	sge[4];	/* ADD: where the message goes */
+	struct tern_sge	sge[4];	/* ADD: destination of the message */
 };
 static_assert(sizeof(struct tern_tm_op) == 128, "tern_tm_op");
 
@@ -264,8 +264,9 @@ static_assert(sizeof(struct tern_tm_op) == 128, "tern_tm_op");
 #define TERN_TM_MAX_LOG_OPS		12	/* log2 of the operations of a ring */
 
 /*
- * Header of a message to such an SRQ, on the wire. A rendezvous request has the
- * second structure behind it, and at most TERN_TM_MAX_RNDV bytes in all.
+ * Header of a message to such an SRQ, on the wire. In a rendezvous request the
+ * second structure follows it, and the request has at most TERN_TM_MAX_RNDV
+ * bytes in all.
  */
 struct tern_tm_header {
 	__u8	opcode;		/* TERN_TMH_* */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
  * tern hardware contract: offsets of all members of all structures. The sizes are
- * asserted beside the structures. Include this file in one file of each language,
+ * asserted next to the structures. Include this file in one file of each language,
  * after the other headers: one of tern.ko, one of the engine. The including file
  * provides offsetof(). tests/check/layout compiles it as C11, C++20 and kernel C;
  * tests/check/spec-offsets fails when a member is missing here.
