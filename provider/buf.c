@@ -64,7 +64,7 @@ void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
 	wq->log_stride = max_t(uint32_t, min_log_stride, ilog32(bytes - 1));
 }
 
-/* The same for receive WQEs. Sets max_sge to what fits, up to sge_limit. */
+/* The same for receive WQEs. Sets max_sge to the number that fits, up to sge_limit. */
 void tern_rq_size(struct tern_wq *wq, uint32_t max_wr, uint32_t max_sge,
 		  uint32_t sge_limit)
 {

@@ -71,7 +71,7 @@ static bool tern_cqe_is_srq(const struct tern_cqe *cqe)
 /*
  * WQEs completed by polled CQEs. Their slots become free only after the CQEs
  * were returned to the device, so that a poster that finds a free slot also
- * finds room in the CQ.
+ * finds space in the CQ.
  */
 struct tern_retire {
 	struct tern_qp *qp; /* QP of the last CQE, a cache for the next lookup */
@@ -658,8 +658,9 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 }
 
 /*
- * Whether the device may have written a CQE that the arm with consumer index ci
- * is for before it could see the arm. It reads the arm word after the next CQE.
+ * Whether the device may have written a CQE that satisfies the arm with
+ * consumer index ci before it could see the arm. It reads the arm word after
+ * the next CQE.
  */
 static bool tern_cq_must_kick(struct tern_cq *cq, uint32_t ci)
 {
@@ -703,7 +704,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
 	tern_shared_write(&cq->record->arm, arm);
 
-	/* Write the arm word before looking for CQEs, and before the kick. */
+	/* Write the arm word before checking for CQEs, and before the kick. */
 	udma_full_barrier();
 	if (tern_cq_must_kick(cq, ci))
 		tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM,

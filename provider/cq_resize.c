@@ -131,7 +131,7 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 
 /*
  * ibv_resize_cq(3): EINVAL for a size out of range, or if more completions are
- * outstanding than fit. Polling and arming wait meanwhile: both look at CQEs.
+ * outstanding than fit. Polling and arming wait meanwhile: both check CQEs.
  */
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 {

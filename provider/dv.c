@@ -226,7 +226,7 @@ static int tern_dv_ioctl(struct ibv_context *ibvctx,
 
 /* ---- device memory ---- */
 
-/* Asks the kernel for the page's place in the file, and maps it. */
+/* Gets the page's offset in the file from the kernel, and maps it. */
 static int tern_dm_op_map(struct ibv_dm *ibvdm, struct tern_dm_op *dm_op)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DM, TERN_IB_METHOD_DM_MAP_OP,

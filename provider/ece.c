@@ -27,8 +27,8 @@ static uint32_t tern_ece_supported(const struct tern_qp *qp)
 }
 
 /*
- * ibv_query_ece(3): the options that were accepted, or all that the QP may have
- * if nobody has asked for any yet.
+ * ibv_query_ece(3): the options that were accepted, or if none were requested
+ * yet, all that the QP may have.
  */
 int tern_query_ece(struct ibv_qp *ibvqp, struct ibv_ece *ece)
 {

@@ -9,14 +9,14 @@
 
 #include "tern.h"
 
-/* A value of a counter and its place in the caller's array. */
+/* A value of a counter and its index in the caller's array. */
 struct tern_counter_point {
 	struct list_node entry;
 	enum ibv_counter_description desc;
 	uint32_t index;
 };
 
-/* The kernel has both values; only the provider knows the places. */
+/* The kernel has both values; only the provider knows the indices. */
 struct tern_counters {
 	struct verbs_counters vcounters;
 	pthread_mutex_t lock; /* protects the members below */
@@ -57,7 +57,7 @@ static struct tern_counters *tern_flow_counters(const struct ibv_flow_attr *attr
 	return NULL;
 }
 
-/* Counts one flow more or less. */
+/* Adds or subtracts a flow. */
 static void tern_counters_add_flow(struct tern_counters *counters, int change)
 {
 	if (!counters)
@@ -187,7 +187,7 @@ int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 	return err;
 }
 
-/* Checks that all places are in the array. Called under the lock. */
+/* Checks that all indices are in the array. Called under the lock. */
 static int tern_check_points(const struct tern_counters *counters,
 			     uint32_t num_values)
 {

@@ -136,7 +136,7 @@ int tern_dealloc_dmah(struct ibv_dmah *ibvdmah)
 /* </not exported> */
 #endif
 
-/* ibv_alloc_null_mr(3): the device knows the key, the kernel no region. */
+/* ibv_alloc_null_mr(3): the device has the key; the kernel has no region. */
 struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd)
 {
 	struct verbs_mr *vmr;

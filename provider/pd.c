@@ -31,7 +31,7 @@ struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
 }
 
 /*
- * ibv_import_pd(3): the handle is all there is to a PD. An invalid one is
+ * ibv_import_pd(3): a PD consists of its handle alone. An invalid one is
  * detected on first use.
  */
 struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
@@ -57,7 +57,7 @@ void tern_pd_get(struct tern_pd *pd)
 /* Drops a reference. The last one frees a domain, not the kernel's PD. */
 void tern_pd_put(struct tern_pd *pd)
 {
-	/* Pairs with the other users' drops: they are done with the domain. */
+	/* Pairs with the other users' drops: they no longer use the domain. */
 	if (atomic_fetch_sub_explicit(&pd->refs, 1, memory_order_acq_rel) != 1)
 		return;
 
@@ -84,7 +84,7 @@ static bool tern_pd_busy(struct tern_pd *pd)
 }
 
 /*
- * ibv_dealloc_pd(3), also of a parent domain, of which the kernel knows nothing:
+ * ibv_dealloc_pd(3), also of a parent domain, which the kernel does not know:
  * EBUSY while parent domains or queues use it.
  */
 int tern_dealloc_pd(struct ibv_pd *ibvpd)
@@ -172,9 +172,9 @@ static int tern_check_parent_domain(struct ibv_context *ibvctx,
 }
 
 /*
- * ibv_alloc_parent_domain(3): the PD of another name, with what its objects are
- * created with. A parent domain may be made of another one, but does not take
- * over its thread domain and allocators.
+ * ibv_alloc_parent_domain(3): another name for the PD, with parameters for the
+ * creation of objects. A parent domain may be based on another one, but does
+ * not take over its thread domain and allocators.
  */
 struct ibv_pd *
 tern_alloc_parent_domain(struct ibv_context *ibvctx,

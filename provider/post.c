@@ -53,7 +53,7 @@ static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp,
 	return 0;
 }
 
-/* Checks what ibv_post_send(3) can refuse before anything is written. */
+/* Makes the checks of ibv_post_send(3) before anything is written. */
 static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp,
 						const struct ibv_send_wr *wr,
 						uint32_t head)
@@ -95,7 +95,7 @@ static size_t tern_copy_inline(void *data, const struct ibv_send_wr *wr)
 	return length;
 }
 
-/* Writes the data of a request behind everything else in its WQE. */
+/* Writes the data of a request after everything else in its WQE. */
 static void tern_build_data(struct tern_sq_hdr *wqe, void *data,
 			    const struct ibv_send_wr *wr)
 {
@@ -188,7 +188,7 @@ static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
 	tern_build_data(wqe, tern_wqe_data(qp, wqe, op), wr);
 }
 
-/* Posts under the lock, or by the one thread that there is. */
+/* Posts under the lock, or without it in a thread domain. */
 static ALWAYS_INLINE inline int tern_post_sends(struct tern_qp *qp,
 						struct ibv_send_wr *wr,
 						struct ibv_send_wr **bad_wr)
@@ -254,7 +254,7 @@ int tern_post_send_any(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 	return tern_post_sends(qp, wr, bad_wr);
 }
 
-/* Checks what ibv_bind_mw(3) can refuse at once. */
+/* Makes the checks of ibv_bind_mw(3). */
 static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 				const struct ibv_mw_bind *bind)
 {
@@ -357,7 +357,7 @@ static ALWAYS_INLINE inline void tern_rq_publish(struct tern_qp *qp,
 	}
 }
 
-/* Posts under the lock, or by the one thread that there is. */
+/* Posts under the lock, or without it in a thread domain. */
 static ALWAYS_INLINE inline int tern_post_recvs(struct tern_qp *qp,
 						struct ibv_recv_wr *wr,
 						struct ibv_recv_wr **bad_wr)

@@ -142,7 +142,7 @@ static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 
 /*
  * Stores the QP's CQs in cqs, each once and in the order of their numbers, so
- * that threads that lock them cannot deadlock. Returns how many there are.
+ * that threads that lock them cannot deadlock. Returns their number.
  */
 static int tern_qp_cqs(struct tern_qp *qp, struct tern_cq *cqs[2])
 {
@@ -197,7 +197,7 @@ static void tern_qp_purge_cqs(struct tern_qp *qp)
 /*
  * Makes the QP findable by number. EAGAIN: the kernel has reused the number
  * before the thread that destroys the previous owner has removed the owner's
- * completions. It would remove those of the new owner as well.
+ * completions. That thread would also remove those of the new owner.
  */
 int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
 {
@@ -336,7 +336,7 @@ void *tern_zalloc_aligned(size_t size)
 	return addr;
 }
 
-/* A queue that does not exist has a lock: posts take it before they fail. */
+/* A nonexistent queue has a lock, too: posts take it before they fail. */
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps)
 {
 	struct tern_qp *qp;
@@ -389,9 +389,9 @@ static int tern_qp_cmd_create(struct ibv_context *ibvctx, struct tern_qp *qp,
 }
 
 /*
- * Creates the QP, and makes it findable if it has queues. When the number still
- * has an owner, the next QP has another: the device reuses numbers as late as
- * it can.
+ * Creates the QP, and makes it findable if it has queues. If the number still
+ * has an owner, the next QP has another number: the device reuses numbers as
+ * late as it can.
  */
 static int tern_qp_create_attached(struct ibv_context *ibvctx,
 				   struct tern_qp *qp,
@@ -585,8 +585,8 @@ void tern_qp_reset(struct tern_qp *qp)
 }
 
 /*
- * Executes the verb with the part of the request that is tern's own. Only the
- * extended command passes it to the driver.
+ * Executes the verb with tern's own part of the request. Only the extended
+ * command passes it to the driver.
  */
 int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 			int attr_mask, const struct tern_ureq_modify_qp *req)
@@ -650,7 +650,7 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	    !(ctx->caps & TERN_UCTX_CAP_RATE_LIMIT))
 		return EOPNOTSUPP;
 
-	/* Options of the connection, if there are any. */
+	/* Options of the connection, if any. */
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
 	    qp->ece_set)
 		req.ece_options = qp->ece;

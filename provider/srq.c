@@ -24,7 +24,7 @@ static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
 	       head - srq->wq.tail_seen > srq->next->mask;
 }
 
-/* Whether no slot is free. Refreshes the cached index if it says so. */
+/* Whether no slot is free. Refreshes the cached index if it indicates that. */
 static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 {
 	if (likely(!tern_srq_looks_full(srq, head)))
@@ -37,7 +37,7 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	return tern_srq_looks_full(srq, head);
 }
 
-/* Posts under the lock, or by the one thread that there is. */
+/* Posts under the lock, or without it in a thread domain. */
 static ALWAYS_INLINE inline int tern_post_srq_recvs(struct tern_srq *srq,
 						    struct ibv_recv_wr *wr,
 						    struct ibv_recv_wr **bad_wr)
@@ -168,8 +168,8 @@ static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 
 /*
  * EAGAIN: the kernel has reused the number before the thread that destroys the
- * previous owner has removed the owner's completions. It would remove those of
- * the new owner as well.
+ * previous owner has removed the owner's completions. That thread would also
+ * remove those of the new owner.
  */
 static int tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
 {
@@ -204,8 +204,9 @@ static void tern_xrc_srq_forget(struct tern_context *ctx, struct tern_srq *srq)
 }
 
 /*
- * Creates the SRQ, and lists it if it has a CQ. When the number still has an
- * owner, the next SRQ has another: the device reuses numbers as late as it can.
+ * Creates the SRQ, and lists it if it has a CQ. If the number still has an
+ * owner, the next SRQ has another number: the device reuses numbers as late as
+ * it can.
  */
 static int tern_srq_create_attached(struct ibv_context *ibvctx,
 				    struct tern_srq *srq,

@@ -35,7 +35,7 @@
 /* Numbers are allocated in sequence, so the low bits distribute them well. */
 #define TERN_XRC_SRQ_BUCKETS 1024
 
-/* How many numbers a new object may refuse because they have an owner. */
+/* Limit of numbers that a new object refuses because they have an owner. */
 #define TERN_NUMBER_TRIES 16
 
 struct tern_qp;
@@ -209,14 +209,14 @@ struct tern_wq {
 	uint32_t head; /* number of WQEs posted, under lock */
 	/*
 	 * A copy, under lock, of the number of WQEs whose slots are free again.
-	 * It is refreshed when it says that the queue is full. SQ, RQ: from the
-	 * tail that pollers write. SRQ: from the index of WQEs that the device
-	 * has fetched.
+	 * It is refreshed when it indicates a full queue. SQ, RQ: from the tail
+	 * that pollers write. SRQ: from the index of WQEs that the device has
+	 * fetched.
 	 */
 	uint32_t tail_seen;
 };
 
-/* Different threads write what is that far apart. */
+/* Distance between members that different threads write. */
 #define TERN_CACHE_LINE 64
 
 struct tern_tm;
@@ -266,14 +266,14 @@ struct tern_qp {
 
 	/*
 	 * Threads that poll: numbers of completed WQEs of both queues, under
-	 * the lock of the CQ. Posters read them only when their copy says that
-	 * the queue is full.
+	 * the lock of the CQ. Posters read them only when their copy indicates
+	 * a full queue.
 	 */
 	alignas(TERN_CACHE_LINE) atomic_uint sq_tail;
 	atomic_uint rq_tail;
 	bool raw; /* type->raw, for polls */
 
-	/* What posting and polling do not need. */
+	/* Members that posting and polling do not need. */
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_pd *pd; /* parent domain, or NULL */
@@ -449,8 +449,8 @@ static inline uint32_t tern_wq_num(const struct tern_wq *wq)
 
 /*
  * Waits for a thread that still holds the lock. Its work under the lock may be
- * the very reason why the queue is destroyed: its post completed, or its arm
- * got an event.
+ * the reason why the queue is destroyed: its post completed, or its arm got an
+ * event.
  */
 static inline void tern_drain_lock(pthread_spinlock_t *lock)
 {
@@ -459,8 +459,8 @@ static inline void tern_drain_lock(pthread_spinlock_t *lock)
 }
 
 /*
- * Whether a queue whose next WQE is number head has no free slot. tail is that
- * of its pollers. Called under the queue's lock.
+ * Whether a queue whose next WQE has number head is full. tail is written by
+ * its pollers. Called under the queue's lock.
  */
 static inline bool tern_wq_full(struct tern_wq *wq, const atomic_uint *tail,
 				uint32_t head)

@@ -71,7 +71,7 @@ void tern_tm_free(struct tern_srq *srq)
 	srq->tm = NULL;
 }
 
-/* Checks what ibv_post_srq_ops(3) refuses before anything is written. */
+/* Makes the checks of ibv_post_srq_ops(3) before anything is written. */
 static int tern_tm_check(const struct tern_srq *srq,
 			 const struct ibv_ops_wr *wr)
 {

@@ -217,7 +217,7 @@ static inline void tern_wqe_ud(struct tern_sq_hdr *wqe, struct ibv_ah *ibvah,
 	};
 }
 
-/* Writes what the device does to a frame that is sent as it is. */
+/* Writes the offloads of a frame that is sent unchanged. */
 static inline void tern_wqe_eth(struct tern_sq_hdr *wqe,
 				unsigned int send_flags)
 {
@@ -227,7 +227,7 @@ static inline void tern_wqe_eth(struct tern_sq_hdr *wqe,
 	*seg = (struct tern_eth_offload) { .ops = htole16(ops) };
 }
 
-/* Bytes that the headers of a large frame take in a WQE. */
+/* Bytes of the headers of a large frame in a WQE. */
 static inline size_t tern_tso_size(size_t header_size)
 {
 	return align(header_size, sizeof(struct tern_sge));
@@ -235,8 +235,8 @@ static inline size_t tern_tso_size(size_t header_size)
 
 /*
  * The same for a large frame, whose headers follow. The device completes their
- * checksums, whatever the flags. Returns 0, or EINVAL for headers that no TCP
- * segment begins with or that are too long.
+ * checksums, whatever the flags. Returns 0, or EINVAL for headers that are too
+ * long or not those of a TCP segment.
  */
 static inline int tern_wqe_tso(const struct tern_qp *qp,
 			       struct tern_sq_hdr *wqe, const void *header,
@@ -306,7 +306,7 @@ static inline bool tern_sq_closed(const struct tern_qp *qp)
 	return qp->vqp.qp.state < IBV_QPS_RTS;
 }
 
-/* Whether the device polled the queue a moment ago. */
+/* Whether the device was polling the queue at the last check. */
 static inline bool tern_sq_polled(const struct tern_qp *qp)
 {
 	return tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED;

@@ -218,7 +218,7 @@ static inline void tern_wr_local_inv(struct ibv_qp_ex *ibvqp,
 		wqe->inv_rkey = htole32(invalidate_rkey);
 }
 
-/* Frames: sent as they are, and cut into segments. */
+/* Frames: sent unchanged, or segmented. */
 static void tern_wr_send_raw(struct ibv_qp_ex *ibvqp)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
@@ -344,7 +344,7 @@ static void tern_wr_set_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	/* Every WQE has room for one SGE, but some opcodes take none. */
+	/* Every WQE has space for one SGE, but some opcodes take none. */
 	if (unlikely(!qp->wr_op ||
 		     (qp->wr_op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE)))) {
 		tern_wr_fail(qp, EINVAL);
@@ -460,7 +460,7 @@ static void tern_wr_abort_unlocked(struct ibv_qp_ex *ibvqp)
 						tern_##name##_connected;       \
 	} while (0)
 
-/* Sets the functions behind ibv_wr_*() for the IBV_QP_EX_WITH_* in send_ops. */
+/* Sets the functions of ibv_wr_*() for the IBV_QP_EX_WITH_* in send_ops. */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 {
 	bool addressed = qp->type->ud || qp->type->xrc;
