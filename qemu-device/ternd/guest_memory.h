@@ -3,6 +3,7 @@
 //
 // The hypervisor passes regions as file descriptors (DMA_MAP), and libvfio-user maps them. A region
 // without a descriptor cannot be accessed: its bytes would have to pass through the socket.
+//
 // A file may be shorter than its region, and may shrink at any time. An access beyond its end then
 // raises SIGBUS. GuestMemory::handle_sigbus() replaces the whole region by zeros, so that the
 // access completes, and lost() is true from then on: the adapter drops its hypervisor.
