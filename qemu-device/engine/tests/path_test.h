@@ -9,19 +9,19 @@
 
 namespace tern {
 
-struct Path {
+struct PathParam {
   bool loopback;
   unsigned log_mtu;
   std::uint16_t gid_index;
 };
 
-inline std::string name_of(const ::testing::TestParamInfo<Path>& info) {
+inline std::string name_of(const ::testing::TestParamInfo<PathParam>& info) {
   constexpr std::array gids = {"Ipv6", "Ipv4", "Ipv4Vlan", "Ipv6Vlan"};
   return std::string(info.param.loopback ? "Inside" : "Wire") + gids.at(info.param.gid_index) +
          "Mtu" + std::to_string(1U << info.param.log_mtu);
 }
 
-class PathTest : public ::testing::TestWithParam<Path> {
+class PathTest : public ::testing::TestWithParam<PathParam> {
  protected:
   static constexpr std::byte kUntouched{0};
 

@@ -44,9 +44,10 @@ class RcOps : public PathTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Mtus, RcOps,
-                         ::testing::Values(Path{false, 8, 0}, Path{false, 9, 1}, Path{false, 10, 2},
-                                           Path{false, 11, 3}, Path{false, 12, 0}, Path{true, 8, 1},
-                                           Path{true, 10, 0}, Path{true, 12, 1}),
+                         ::testing::Values(PathParam{false, 8, 0}, PathParam{false, 9, 1},
+                                           PathParam{false, 10, 2}, PathParam{false, 11, 3},
+                                           PathParam{false, 12, 0}, PathParam{true, 8, 1},
+                                           PathParam{true, 10, 0}, PathParam{true, 12, 1}),
                          name_of);
 
 TEST_P(RcOps, Send) {

@@ -45,9 +45,9 @@ class UcOps : public PathTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Mtus, UcOps,
-                         ::testing::Values(Path{false, 8, 0}, Path{false, 10, 1},
-                                           Path{false, 10, 2}, Path{false, 12, 3}, Path{true, 8, 1},
-                                           Path{true, 12, 0}),
+                         ::testing::Values(PathParam{false, 8, 0}, PathParam{false, 10, 1},
+                                           PathParam{false, 10, 2}, PathParam{false, 12, 3},
+                                           PathParam{true, 8, 1}, PathParam{true, 12, 0}),
                          name_of);
 
 TEST_P(UcOps, Send) {
