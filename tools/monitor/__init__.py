@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Speaks to what has tern adapters: QEMU, by QMP, and ternd, by its control socket."""
+"""Talks to the programs that have tern adapters: QEMU, by QMP, and ternd, by its control socket."""
 import json
 import os
 import socket
@@ -17,8 +17,8 @@ def connect(path, seconds):
 
 
 def qmp(path, command, seconds=120):
-    """QEMU's answer to a command: {"return": ...} or {"error": {"desc": ...}}. QEMU serves one
-    monitor at a time."""
+    """Returns QEMU's answer to a command: {"return": ...} or {"error": {"desc": ...}}. QEMU
+    serves one monitor at a time."""
     with connect(path, seconds) as s:
         f = s.makefile("rw")
         f.readline()
@@ -33,8 +33,8 @@ def qmp(path, command, seconds=120):
 
 
 def ternd(path, request, seconds=60, file=None):
-    """The result of a request to ternd; `file`: an open file that it passes. Raises ValueError if
-    ternd refuses."""
+    """Returns the result of a request to ternd; `file`: an open file to pass with it. Raises
+    ValueError if ternd refuses."""
     with connect(path, seconds) as s:
         line = json.dumps(request).encode() + b"\n"
         if file is None:

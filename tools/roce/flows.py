@@ -16,7 +16,7 @@ from roce.headers import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, 
 from roce.pcap import records
 
 PSN_MASK = 0xFFFFFF
-# The number of requests that a flow remembers, and of flows that a response is compared with.
+# Limit of requests that a flow remembers, and of flows that a response is compared with.
 RECENT = 64
 
 
@@ -58,7 +58,7 @@ def _mtu(sizes):
 
 
 class Connections:
-    """The flows of a capture, each with its reverse flow, if that was found. Without a path the
+    """The flows of a capture, each with its reverse flow if that was found. Without a path the
     caller adds the frames and pairs."""
     def __init__(self, path=None, pairs=(), limit=None):
         self.flows = {}
@@ -81,7 +81,7 @@ class Connections:
             self.add(number, data, *found)
 
     def add(self, number, data, ip, udp, ip4):
-        """Adds a frame; returns its flow, or None if it is of no connection."""
+        """Adds a frame; returns its flow, or None if it belongs to no connection."""
         bth = udp + 8
         if len(data) < bth + 16:
             return None
@@ -115,8 +115,8 @@ class Connections:
         return flow
 
     def vote(self, flow, psn):
-        """A response in `flow` answers a flow in the opposite direction, most likely the one that
-        requested first."""
+        """Votes for the flow that a response in `flow` answers: one in the opposite direction,
+        most likely the first to request."""
         src, dst, cls, _, port = flow.key
         asking = self.asking.get((dst, src, cls, port))
         candidates = islice(reversed(asking.values()), RECENT) if asking else self.back.get(
@@ -128,7 +128,7 @@ class Connections:
             other.votes[flow.key] += 1
 
     def pair(self, given):
-        """The most certain pairs first."""
+        """Pairs flows, the most certain ones first."""
         scores = []
         partners, named = self.partners(given)
         for flow in self.flows.values():
@@ -156,16 +156,16 @@ class Connections:
 
     @staticmethod
     def near(flows, flow):
-        """The keys of the flows that begin about when this one does. A capture may have any number
-        of flows with one port."""
+        """Returns the keys of the flows that begin at about the same time. A capture may have
+        any number of flows with one port."""
         if len(flows) > RECENT:
             at = max(0, bisect_left(flows, flow.first, key=lambda f: f.first) - RECENT // 2)
             flows = flows[at:at + RECENT]
         return [f.key for f in flows]
 
     def partners(self, given):
-        """What the user says: the QPs that are peers of (address, QP, address), and the flows to a
-        QP."""
+        """Parses the user's file: QPs that are peers of (address, QP, address), and the flows to
+        a QP."""
         partners, named = collections.defaultdict(list), collections.defaultdict(list)
         for x, a, y, b in given:
             partners[x, a, y].append(b)
@@ -175,11 +175,11 @@ class Connections:
         return partners, named
 
     def path_mtu(self, flow):
-        """(path MTU or None, its least possible value) of the requests in a flow."""
+        """Returns (path MTU or None, its minimum) of the requests in a flow."""
         mtu = _mtu(flow.sizes) or (flow.peer and _mtu(flow.peer.response_sizes))
         longest = max(flow.longest, flow.peer.longest if flow.peer else 0)
         return mtu, next((m for m in MTUS if m >= longest), MTUS[-1])
 
     def response_mtu(self, flow):
-        """The same of the READ responses in a flow."""
+        """Returns the same for the READ responses in a flow."""
         return _mtu(flow.response_sizes) or _mtu(flow.sizes)

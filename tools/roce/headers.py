@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""RoCEv2 on the wire: opcodes and their headers, where they lie in a frame, the ICRC.
+"""RoCEv2 on the wire: opcodes and their headers, offsets in a frame, the ICRC.
 
 Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's
 source.

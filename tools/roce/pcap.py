@@ -10,7 +10,7 @@ TSRESOL, TSOFFSET = 9, 14
 SECOND = 1_000_000_000
 SHORTEST = 24  # the header of a pcap file
 PIECE = 16 << 20  # bytes that are read at once
-LONGEST = 1 << 28  # of a frame, or a block of a pcapng file
+LONGEST = 1 << 28  # bytes of a frame, or of a block of a pcapng file
 
 
 def records(path, cut=None):
@@ -36,7 +36,7 @@ def records(path, cut=None):
 
 
 class _Interface:
-    """What an interface description says: link type, nanoseconds of a tick as a fraction, offset in
+    """Parses an interface description: link type, nanoseconds of a tick as a fraction, offset in
     seconds."""
     def __init__(self, body, order):
         self.ethernet = struct.unpack_from(order + "H", body)[0] == ETHERNET
@@ -59,8 +59,8 @@ class _Interface:
 
 
 class Reader:
-    """Cuts a capture into frames, piece by piece if it grows. `at`: where in the file the next
-    frame or block begins."""
+    """Cuts a capture into frames, piece by piece if it grows. `at`: offset in the file of the
+    next frame or block."""
     def __init__(self, path):
         self.path, self.at, self.number = path, 0, 0
         self.blocks, self.order, self.unit = False, "<", 1000
@@ -112,7 +112,7 @@ class Reader:
             cut(self.number + 1)
 
     def _block(self, m, at, cut):
-        """(type, body) of the block at this place, or None if it is not whole."""
+        """Returns (type, body) of the block at this offset, or None if it is incomplete."""
         end = len(m)
         if at + 12 > end:
             if at < end:
@@ -148,7 +148,7 @@ class Reader:
                     yield self.number, *found
 
     def _packet(self, kind, body):
-        """(time, bytes, whole) of a frame of Ethernet, else None."""
+        """Returns (time, bytes, whole) of an Ethernet frame, else None."""
         if kind == SIMPLE:
             if len(body) < 4 or not self.interfaces or not self.interfaces[0].ethernet:
                 return None
@@ -166,10 +166,10 @@ class Reader:
 
 
 def header():
-    """The head of a capture of Ethernet in nanoseconds."""
+    """Returns the header of a capture of Ethernet in nanoseconds."""
     return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
 
 
 def record(time, data):
-    """A whole frame of that capture; `time`: ns since 1970."""
+    """Returns a whole frame of that capture; `time`: ns since 1970."""
     return struct.pack("<IIII", *divmod(time, SECOND), len(data), len(data)) + data

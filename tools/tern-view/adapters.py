@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The adapters whose faults the live page sets: of ternd, by its control socket, and of QEMU, by
-QMP. The device reads the rules' syntax."""
+"""The adapters whose faults the live page sets: those of ternd, by its control socket, and those
+of QEMU, by QMP. The device parses the rules."""
 import glob
 import json
 import os
@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 def plain(error):
-    """An error's text, without numbers of the system."""
+    """Returns an error's text, without numbers of the system."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
@@ -30,7 +30,7 @@ class OfTernd:
         self.control, self.name = control, name
 
     def faults(self, change=None):
-        """The report of the rules, after the change if there is one."""
+        """Returns the report of the rules, after the change if there is one."""
         return monitor.ternd(self.control, {
             "command": "faults", "port": self.name, **({} if change is None else {"rules": change})
         }, SECONDS)["rules"]
@@ -72,7 +72,7 @@ def of_qemu(socket):
 
 
 def of_lab(directory):
-    """The adapters of the lab that has its sockets in this directory."""
+    """Returns the adapters of the lab that has its sockets in this directory."""
     controls = sorted(glob.glob(os.path.join(glob.escape(directory), "ternd*.ctl")))
     sockets = sorted(glob.glob(os.path.join(glob.escape(directory), "vm*.qmp")), key=lambda path:
                      (len(path), path))
@@ -80,13 +80,13 @@ def of_lab(directory):
     for path in controls or sockets:
         try:
             found += of_ternd(path) if controls else of_qemu(path)
-        except ConnectionRefusedError:  # a machine that is off
+        except ConnectionRefusedError:  # a machine that is switched off
             continue
     return found
 
 
 def rules_of(report):
-    """[{rule, matched, applied}], and what else the adapter says."""
+    """Returns [{rule, matched, applied}], and the adapter's other lines."""
     rules, notes = [], []
     for line in report.splitlines():
         found = COUNTS.fullmatch(line)
@@ -98,12 +98,12 @@ def rules_of(report):
 
 
 class Adapters:
-    """find(): those that there are now. One request at a time."""
+    """The adapters that find() returns now. One request at a time."""
     def __init__(self, find):
         self.find, self.lock = find, threading.Lock()
 
     def list(self):
-        """[{name, rules, notes, error}] of each adapter."""
+        """Returns [{name, rules, notes, error}] of each adapter."""
         with self.lock:
             return [self.describe(adapter) for adapter in self.found()]
 
@@ -121,8 +121,8 @@ class Adapters:
             return {"name": adapter.name, "rules": [], "notes": [], "error": plain(e)}
 
     def change(self, request):
-        """{"adapter", "add": rules} or {"adapter", "remove": rules} or {"adapter", "clear":
-        true}."""
+        """Executes {"adapter", "add": rules}, {"adapter", "remove": rules} or {"adapter",
+        "clear": true}."""
         if not isinstance(request, dict) or not isinstance(request.get("adapter"), str):
             raise Refused("which adapter?")
         with self.lock:
@@ -137,7 +137,8 @@ class Adapters:
 
 
 def change_of(request):
-    """The text that makes the adapter change its rules, and nothing that others set meanwhile."""
+    """Returns the text that makes the adapter change its rules, without affecting changes by
+    others."""
     for word in ("add", "remove"):
         if isinstance(request.get(word), str):
             return f"{word} {request[word]}"
@@ -147,7 +148,7 @@ def change_of(request):
 
 
 def read(body):
-    """The request in the body of a POST."""
+    """Returns the request in the body of a POST."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as e:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Finds the packets of captures in event logs, and with them how much a log's clock differs from
-that of the captures.
+"""Finds the packets of captures in event logs, and from them the difference between the clocks
+of a log and of the captures.
 
-A record SENT or RECEIVED has the opcode, PSN, destination QP and payload length of its packet; the
-adapter's address says whose it is."""
+A record SENT or RECEIVED has the opcode, PSN, destination QP and payload length of its packet;
+the adapter's address identifies its owner."""
 from array import array
 from bisect import bisect_left
 
@@ -14,7 +14,7 @@ SOURCE, DESTINATION, ANY = slice(6, 12), slice(0, 6), slice(0, 0)
 
 
 class Packets:
-    """The packets of the captures by what a record knows of them."""
+    """The packets of the captures by the fields that a record has."""
     def __init__(self, capture):
         self.columns, self.by = capture.columns, {}
         self.qps = [flow.key[3] for flow in capture.flows]
@@ -24,8 +24,8 @@ class Packets:
         }
 
     def index(self, part):
-        """{what a record knows: its packets in order of time}; `part`: the address in the frame
-        that counts too."""
+        """Returns {fields of a record: its packets in order of time}; `part`: the address in the
+        frame that also counts."""
         found = self.by.get(part.stop)
         if found is None:
             c = self.columns
@@ -39,8 +39,8 @@ class Packets:
         return found
 
     def like(self, log, i, mac):
-        """The packets that a record can be about, in order of time. `mac`: of the adapter, or
-        nothing if the captures do not have it."""
+        """Returns the packets that a record can be about, in order of time. `mac`: the adapter's
+        address, empty if the captures do not have it."""
         sent = log.type[i] == SENT
         by = self.index((SOURCE if sent else DESTINATION) if mac else ANY)
         what = log.code[i], log.index[i], log.value[i] if sent else log.qpn[i], log.length[i]
@@ -52,13 +52,13 @@ GROUP = b"\1"  # any multicast address
 
 
 def known(op, psn, qp, length, mac):
-    """A number for what makes packets alike."""
+    """Returns a number that similar packets share."""
     return (((op << 24 | psn & 0xFFFFFF) << 24 | qp & 0xFFFFFF) << 16
             | min(length, 0xFFFF)) << 48 | int.from_bytes(mac, "big")
 
 
 def events_of(logs, capture=None):
-    """The events of all logs, with the packets of a capture that they are about."""
+    """Returns the events of all logs, with their packets in the capture."""
     packets = Packets(capture) if capture is not None else None
     for log in logs:
         log.packet, log.shift = array("I", [NONE]) * log.count, 0
@@ -68,7 +68,7 @@ def events_of(logs, capture=None):
 
 
 def match(log, packets):
-    """Sets log.packet, and log.shift: the ns that its times were moved by."""
+    """Sets log.packet, and log.shift: the ns by which its times were moved."""
     mac = log.mac if log.mac in packets.macs else b""
     times, several, ahead = packets.columns.time, {}, {SENT: [], RECEIVED: []}
     for i, kind in enumerate(log.type):
@@ -88,15 +88,15 @@ def match(log, packets):
 
 
 def shift(sent, received):
-    """The least that makes packets leave before they are captured, and arrive after; a few may be
-    matched wrongly."""
+    """Returns the smallest shift with which packets leave before they are captured, and arrive
+    after that; a few may be matched wrongly."""
     most = sorted(sent)[len(sent) // 20] if sent else LATEST
     least = sorted(received)[len(received) - 1 - len(received) // 20] if received else -LATEST
     if least > most:
         return (least + most) // 2
     near = max(least, min(most, 0))
-    # With one direction only nothing bounds the other side: more than 100 ms between device and
-    # capture is a wrong clock.
+    # With one direction only, nothing bounds the other side: more than 100 ms between device and
+    # capture means a wrong clock.
     if not near and sent and not received and most > 100_000_000:
         return most
     if not near and received and not sent and least < -100_000_000:
@@ -105,8 +105,8 @@ def shift(sent, received):
 
 
 def nearest(log, found, records, times):
-    """Packets that look alike, retransmissions for the most part: one after the other, each record
-    the nearest that is left."""
+    """Matches packets that look alike, mostly retransmissions: one after the other, each record
+    takes the nearest packet left."""
     if len(found) == len(records):
         for i, p in zip(records, found):
             log.packet[i] = p

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the RoCE packets of captures into columns, one array for each field, and finds which flows
-are a connection."""
+"""Reads the RoCE packets of captures into columns, one array for each field, and finds the flows
+that form a connection."""
 import heapq
 import os
 from array import array
@@ -51,8 +51,8 @@ class Columns:
 
 
 def examine(data, whole, ip, udp, ip4, op, check):
-    """(marks, payload length, end of the headers) of a frame; check: whether its ICRC is
-    compared."""
+    """Returns (marks, payload length, end of the headers) of a frame; check: whether to compare
+    its ICRC."""
     stop = udp + (data[udp + 4] << 8 | data[udp + 5])
     body = udp + 8 + (op.size if op else 12)
     length = stop - 4 - body - (data[udp + 9] >> 4 & 3)
@@ -75,7 +75,7 @@ class Flow:
 
 
 class Capture:
-    """What the files hold."""
+    """The contents of the files."""
     def __init__(self, paths, limit=None, check=True):
         self.columns = Columns()
         self.files = [{"name": os.path.basename(p), "frames": 0, "roce": 0, "others": 0, "cut": 0}
@@ -145,7 +145,7 @@ class Capture:
         return examine(data, whole, ip, udp, ip4, op, self.check)
 
     def flow(self, number, data, ip, udp, ip4, op, flags):
-        """The index of the packet's flow."""
+        """Returns the index of the packet's flow."""
         link = None
         if not flags & (MALFORMED | BAD_ICRC):
             link = self.links.add(number, data, ip, udp, ip4)

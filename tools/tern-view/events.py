@@ -15,10 +15,10 @@ RECORD = 48
  CQE, INTERRUPT, FAULT, QP_STATE, FULL, RATE) = range(1, 20)
 F_RECV, F_LOOPBACK, F_ACK_REQ, F_SOLICITED, F_CE, F_BECN, F_AETH, F_WRITE, F_RESPONDER, F_REFUSED = (
     1 << n for n in range(10))
-# QP_STATE: code of a QP that is gone, and the codes after which nothing of before holds.
+# QP_STATE: code of a destroyed QP, and the codes after which no earlier state holds.
 NO_QP = 0xFF
 CLEARED = (0, NO_QP)
-# What the members of a record are, besides its time.
+# The members of a record, besides its time.
 FIELDS = {
     "type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I",
     "index": "I", "value": "I", "detail": "I"
@@ -28,14 +28,14 @@ PIECE = 1 << 16  # records that are read at once
 
 
 def is_log(path):
-    """Whether a file begins as an event log does."""
+    """Returns whether a file begins like an event log."""
     with open(path, "rb") as f:
         head = f.read(len(MAGIC))
     return bool(head) and MAGIC.startswith(head)
 
 
 def plain(data, record_size):
-    """Whole records, each with the members that this tool knows."""
+    """Returns whole records, each with the members that this tool knows."""
     if record_size == RECORD:
         return data[:len(data) // RECORD * RECORD]
     return b"".join(data[at:at + RECORD]
@@ -64,7 +64,7 @@ class Log:
         self.packet = None
 
     def head(self, data):
-        """Takes what the header says; returns the sizes of the header and of a record."""
+        """Parses the header; returns the sizes of the header and of a record."""
         path = self.path
         if len(data) < HEADER.size:
             raise ValueError(f"{path}: ends within the header of an event log")
@@ -88,7 +88,7 @@ class Log:
             setattr(self, name, array(kind))
 
     def add(self, data):
-        """Cuts records into a column for each member."""
+        """Converts records to a column for each member."""
         before = self.count
         self.count += len(data) // RECORD
         pieces = {
@@ -105,8 +105,8 @@ class Log:
         self.time.extend(self.wall(pieces[8][0::RECORD // 8], before))
 
     def wall(self, clock, before):
-        """The time of day of each record from place `before` on. It does not run backwards,
-        although a host's clock may be set back."""
+        """Returns the time of day of each record from index `before` on. It does not run
+        backwards, although a host's clock may be set back."""
         found, begin, kinds = array("q", self.time[-1:]), 0, self.type[before:]
         ends = [i for i, kind in enumerate(kinds) if kind == EPOCH]
         for end in [*ends, len(clock)]:
@@ -119,7 +119,7 @@ class Log:
 
     @property
     def full(self):
-        """The log ended at its limit."""
+        """Returns whether the log ended at its limit."""
         return bool(self.type) and self.type[-1] == FULL
 
     @property
@@ -128,8 +128,8 @@ class Log:
 
 
 class Events:
-    """The records of all logs in order of time. `log`: which one; `packet`: the packet of the page
-    that it is about."""
+    """The records of all logs in order of time. `log`: its index; `packet`: the packet of the
+    page that it is about."""
     def __init__(self, logs):
         self.logs = logs
         if len(logs) == 1:

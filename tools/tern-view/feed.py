@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Follows the sources in a thread, and makes the data of the live page while somebody looks at
-it."""
+"""Follows the sources in a thread, and makes the data of the live page while a page is open."""
 import json
 import sys
 import threading
@@ -10,7 +9,7 @@ import traceback
 import page
 import window
 
-LOOK = 0.25  # seconds between looks at the files
+LOOK = 0.25  # seconds between two polls of the files
 EVERY = 1.0  # seconds between two sets of data; longer if it takes long to make them
 WATCHED = 10.0  # seconds after its last request that a page counts as open
 
@@ -19,7 +18,7 @@ class Snapshot:
     """One set of data."""
     def __init__(self, version, report):
         self.version, self.meta, self.parts = version, report.meta(), list(page.elements(report))
-        # Nanoseconds are more than a number of JSON can hold.
+        # JSON numbers cannot hold nanoseconds.
         self.live = {
             "version": version, "origin": str(report.start), "title": ", ".join(report.names)
             or "nothing yet"
@@ -40,7 +39,7 @@ class Feed(threading.Thread):
         self.snapshot = self.make(1)
 
     def look(self):
-        """Reads what is new. Returns whether more is there already."""
+        """Reads new data. Returns whether there is more already."""
         tails = self.source.tails()
         for tail in tails:
             self.changed |= tail.look()
@@ -53,7 +52,7 @@ class Feed(threading.Thread):
         begin = time.monotonic()
         self.changed = False
         made = Snapshot(version, window.report_of(self.here, self.keep, self.places))
-        # Half of one processor at most.
+        # Use half of one processor at most.
         self.due = time.monotonic() + max(EVERY - (time.monotonic() - begin),
                                           time.monotonic() - begin)
         return made
@@ -67,7 +66,7 @@ class Feed(threading.Thread):
                 if self.changed and now >= self.due and now - self.seen < WATCHED:
                     self.snapshot = self.make(self.snapshot.version + 1)
                 self.trouble = ""
-            except Exception as e:  # the page says so, and the next look may succeed
+            except Exception as e:  # the page shows it, and the next poll may succeed
                 if not self.trouble:
                     traceback.print_exc(file=sys.stderr)
                 more = False
@@ -75,7 +74,7 @@ class Feed(threading.Thread):
                 self.due = time.monotonic() + 5
 
     def state(self, looks):
-        """What the page asks for all the time. `looks`: whether it takes new data."""
+        """Returns the state that the page polls. `looks`: whether it takes new data."""
         if looks:
             self.seen = time.monotonic()
         with self.lock:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads files that another program writes: what was appended since the last look, and whether a
-file is gone, shorter or another one.
+"""Reads files that another program writes: the data appended since the last poll, and whether a
+file was removed, truncated or replaced.
 
-A file is read in pieces and never mapped: one that becomes shorter would end this process."""
+A file is read in pieces and never mapped: truncation would end this process."""
 import collections
 import os
 import stat
@@ -16,10 +16,10 @@ from roce.headers import OPCODES, find_udp
 from roce.pcap import SHORTEST, Reader
 
 PIECE = 16 << 20  # bytes that are read at once; no frame is longer
-BEHIND = 64 << 20  # frames that are this far from the end of a capture are counted, but not looked at
-HEAD = 160  # bytes of a frame that are kept, which reach behind all headers
-MARK = 64  # bytes before the place that was read up to, which tell whether the file is still the same
-PASS = 1.0  # seconds that a look may take
+BEHIND = 64 << 20  # frames this far from the end of a capture are counted, but not examined
+HEAD = 160  # bytes of a frame that are kept, enough for all headers
+MARK = 64  # bytes before the current offset, which show whether the file is still the same
+PASS = 1.0  # seconds that a poll may take
 MOST_PLACES = 4096  # keys and QPs whose last records are kept
 
 WAITING, READING, GONE, BROKEN = "waiting", "reading", "gone", "broken"
@@ -34,14 +34,14 @@ class Frames:
         self.rows = collections.deque(
             maxlen=keep)  # (time, number, first bytes, whole, what examine() said)
         self.counts = {"frames": 0, "roce": 0, "others": 0, "cut": 0}
-        self.before = self.skipped = 0  # frames of the files before this one; frames that were not looked at
+        self.before = self.skipped = 0  # frames of earlier files; frames not examined
 
     @property
     def at(self):
         return self.reader.at
 
     def take(self, data, skip):
-        """Takes the file's bytes from `at` on."""
+        """Processes the file's bytes from `at` on."""
         for number, when, frame, whole in self.reader.frames(data):
             self.counts["frames"] += 1
             if skip:
@@ -58,13 +58,13 @@ class Frames:
         self.reader.check()
 
     def follow(self, path):
-        """Goes on with another file, as if it were the rest of this one."""
+        """Continues with another file, as if it were the rest of this one."""
         self.before += self.reader.number
         self.reader = Reader(path)
 
 
 class LatestLog(Log):
-    """An event log of which only the latest records are there."""
+    """An event log that has only its latest records."""
     def __init__(self, path, header):
         self.path, self.troubles, self.packet = path, [], None
         self.sizes = self.head(header)
@@ -77,8 +77,8 @@ class LatestLog(Log):
 
 
 class Records:
-    """The last `keep` records of an event log. Of what is older: the records that tell which keys
-    and QPs there are."""
+    """The last `keep` records of an event log, and those older ones that define the present keys
+    and QPs."""
     least = HEADER.size
 
     def __init__(self, path, keep, _):
@@ -92,7 +92,7 @@ class Records:
         )  # key or QP: its first and last record before `data`
 
     def take(self, data, _):
-        """Takes the file's bytes from `at` on."""
+        """Processes the file's bytes from `at` on."""
         start = 0
         if not self.header:
             log = LatestLog(self.path, data[:HEADER.size])
@@ -135,7 +135,8 @@ class Records:
             self.places.popitem(last=False)
 
     def log(self):
-        """The records as a Log. What is older than the latest ones has their first time."""
+        """Returns the records as a Log. Older ones than the latest have the time of the first of
+        these."""
         begin = self.data[:8]
         older = b"".join(begin + record[8:] for first, last in self.places.values()
                          for record in ((first, ) if first is last else (first, last)))
@@ -143,8 +144,8 @@ class Records:
 
 
 class Tail:
-    """A capture or an event log that grows. `content`: Frames or Records, None as long as the file
-    does not say which."""
+    """A capture or an event log that grows. `content`: Frames or Records, None until the file
+    shows which."""
     def __init__(self, path, frames, records, check=True, name=None):
         self.path, self.name = path, name or os.path.basename(path)
         self.keep, self.check = {Frames: frames, Records: records}, check
@@ -157,7 +158,7 @@ class Tail:
             self.file = None
 
     def look(self):
-        """Reads what is new, for at most PASS seconds. Returns whether anything changed; `behind`:
+        """Reads new data, for at most PASS seconds. Returns whether anything changed; `behind`:
         bytes that are left."""
         before = self.state, self.begun, self.content.at if self.content else 0
         try:
@@ -174,7 +175,7 @@ class Tail:
         return before != (self.state, self.begun, self.content.at if self.content else 0)
 
     def same(self, now):
-        """Whether the path still leads to the file that was read."""
+        """Returns whether the path still leads to the file that was read."""
         if (now.st_dev, now.st_ino) != self.id or (self.content and now.st_size < self.content.at):
             return False
         return os.pread(self.file, len(self.mark[1]), self.mark[0]) == self.mark[1]
@@ -190,7 +191,7 @@ class Tail:
             raise ValueError(f"{self.path}: no file that grows")
 
     def kind(self, size):
-        """Frames or Records, once the file is long enough to tell; None before."""
+        """Returns Frames or Records; None until the file is long enough to tell."""
         head = os.pread(self.file, len(MAGIC), 0)
         kind = Records if head == MAGIC else Frames
         return kind if size >= kind.least and len(head) == len(MAGIC) else None
@@ -219,7 +220,7 @@ class Tail:
             self.mark = start, os.pread(self.file, content.at - start, start)
 
     def follow(self, path):
-        """Goes on with another file, as if it were the rest of this one."""
+        """Continues with another file, as if it were the rest of this one."""
         self.look()
         self.close()
         self.path = path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lives of keys and QPs in event logs: regions, windows and device memory as ranges of time,
-and the states of each QP."""
+"""The lifetimes of keys and QPs in event logs: regions, windows and device memory as ranges of
+time, and the states of each QP."""
 from array import array
 
 from capture import NONE
@@ -14,7 +14,7 @@ INDEX = 8  # TERN_KEY_INDEX_SHIFT: below are the bits of the variant
 
 
 class Life:
-    """A region, window or allocation from its creation to its end, or a key that nothing has.
+    """A region, window or allocation from its creation to its end, or a key without an object.
     `steps`: [event, change], in order."""
     def __init__(self, log, kind, key, begin):
         self.log, self.kind, self.key, self.begin, self.end = log, kind, key, begin, -1
@@ -28,7 +28,7 @@ class Life:
 
 
 class Keys:
-    """`life`: for each event about a key the number of its life in `kept`."""
+    """`life`: for each event about a key, the number of its lifetime in `kept`."""
     def __init__(self, events):
         self.events, self.lives, self.now = events, [], {}
         self.life = array("I", [NONE]) * len(events)
@@ -53,7 +53,7 @@ class Keys:
     def check(self, e):
         ev = self.events
         if ev.key[e] >> INDEX < 3 and ev.index[e] != DENIED:
-            return  # the keys that stand for all memory
+            return  # the keys for all memory
         place = self.place(e)
         which = self.now.get(place)
         if which is None:
@@ -68,7 +68,7 @@ class Keys:
         code, kind = ev.code[e], ev.index[e]
         place = self.place(e, kind == DM)
         which = self.now.get(place)
-        # A key that was refused before has nothing behind it until now.
+        # A key that was refused before had no object until now.
         if which is None or code == CREATED:
             which = self.begin(e, place, kind, e if code == CREATED else -1)
         life = self.lives[which]
@@ -85,7 +85,7 @@ class Keys:
             self.lives[self.now.pop(place)].end = e
 
     def fewer(self):
-        """The lives that the page shows: refused ones, and those with most events."""
+        """Returns the lifetimes that the page shows: refused ones, and those with most events."""
         order = sorted(
             range(len(self.lives)), key=lambda i:
             (-self.lives[i].refused, -(self.lives[i].events + 4 * len(self.lives[i].steps)), i))
@@ -115,8 +115,8 @@ class Keys:
 
 
 def states(events, timeline):
-    """For the page: {"total", "qps": [{log, qpn, lane, steps: [[event, new, old, cause, reported
-    event]]}]}, and where a reset ended them."""
+    """Returns for the page: {"total", "qps": [{log, qpn, lane, steps: [[event, new, old, cause,
+    reported event]]}]}, and the resets that ended them."""
     found, resets = {}, {}
     for e, kind in enumerate(events.type):
         if kind == QP_STATE:

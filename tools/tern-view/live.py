@@ -62,7 +62,8 @@ def main():
     except OSError as e:
         print(f"tern-view: port {opt.port}: {e}", file=sys.stderr)
         return 2
-    # Waited for by this thread alone: a handler may run in another one, and would not wake it.
+    # Only this thread waits for them: a handler could run in another thread, without waking this
+    # one.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         feed.start()

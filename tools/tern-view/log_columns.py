@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a page holds of event logs: columns of events and work requests, the rest of each record in
-pieces, tables of keys and QPs."""
+"""The part of a page that comes from event logs: columns of events and work requests, the other
+members of records in pieces, tables of keys and QPs."""
 import base64
 import collections
 import zlib
@@ -15,15 +15,15 @@ from log_packets import names_of
 from rates import Rates
 from timeline import WRONG, Timeline
 
-# Columns that the page unpacks when it opens. The other members of a record are in the pieces.
+# Columns that the page unpacks when it opens. The pieces have the other members of a record.
 COLUMNS = ("log", "type", "code", "qpn", "lane", "shown", "packet", "place", "life")
 PIECE = ("flags", "addr", "length", "key", "index", "value", "detail")
-# A page with more events leaves out those that repeat what other parts of it say.
+# A page with more events omits those that repeat information of other parts.
 MOST_EVENTS = 3_000_000
 
 
 def renumbered(column, number):
-    """A column of events, each as its number in the page."""
+    """Returns a column of events, each as its number in the page."""
     return array("I", (number[e] if e != NONE else NONE for e in column))
 
 
@@ -39,7 +39,7 @@ class LogPart:
         self.kept = self.fewer()
 
     def name_ends(self):
-        """The numbers of QPs that captures do not show."""
+        """Returns the numbers of QPs that captures do not show."""
         for key, qp in self.timeline.qps.items():
             if qp.lane != NONE:
                 end = self.report.pairs[qp.lane >> 1]["ab"[qp.lane & 1]]
@@ -47,7 +47,7 @@ class LogPart:
                     end["qp"] = key & 0xFFFFFFFF
 
     def fewer(self):
-        """The indices of the events of the page, or None for all."""
+        """Returns the indices of the events of the page, or None for all."""
         ev = self.events
         if len(ev) <= MOST_EVENTS:
             return None
@@ -64,7 +64,7 @@ class LogPart:
         return made[name] if name in made else getattr(ev, name)
 
     def columns(self, start, deltas):
-        """{name: column}. deltas(times, start): differences between times."""
+        """Returns {name: column}. deltas(times, start): differences between times."""
         keep = self.kept
         chosen = {name: self.column(name) for name in (*COLUMNS, "time")}
         work = {name: getattr(self.timeline.work, name) for name in self.timeline.work.TYPES}
@@ -86,15 +86,15 @@ class LogPart:
         return found
 
     def numbers(self):
-        """The number in the page of each event."""
+        """Returns the number in the page of each event."""
         number = array("I", [NONE]) * len(self.events)
         for at, e in enumerate(self.kept):
             number[e] = at
         return number
 
     def pieces(self, planes):
-        """The other members of the records, by the thousand. planes(column): its bytes, the first
-        ones first."""
+        """Returns the other members of the records, in pieces of a thousand. planes(column): its
+        bytes, grouped by position."""
         ev = self.events
         columns = [getattr(ev, name) for name in PIECE]
         if self.kept is not None:
@@ -107,7 +107,7 @@ class LogPart:
                               6)).decode()
 
     def jumps(self, start):
-        """The differences between times that the column has no room for."""
+        """Returns the differences between times that do not fit the column."""
         times = self.events.time if self.kept is None else [self.events.time[e] for e in self.kept]
         return [(i, b - a) for i, (a, b) in enumerate(pairwise([start, *times])) if b - a >= NONE]
 
@@ -130,7 +130,8 @@ class LogPart:
         }
 
     def tables(self):
-        """Lives of keys and states of QPs, with the numbers that events have in the page."""
+        """Returns lifetimes of keys and states of QPs, with the numbers that events have in the
+        page."""
         keys, qps = self.keys.table(), self.states
         if self.kept is None:
             return keys, qps
@@ -156,8 +157,8 @@ class LogPart:
         }
 
     def about(self, which, log, start):
-        """For the header and the notices of the page. `after`: packets that came when the log had
-        ended."""
+        """Returns the data for the header and the notices of the page. `after`: packets after
+        the end of the log."""
         last = self.report.c.time[-1] if len(self.report.c) else 0
         begin, end = (log.time[0] - start, log.time[-1] - start) if log.count else (None, None)
         return {
@@ -167,7 +168,7 @@ class LogPart:
         }
 
     def after(self, which, log):
-        """Packets of the adapter's QPs that were captured after the log had ended."""
+        """Returns the packets of the adapter's QPs that were captured after the end of the log."""
         lanes = {
             qp.lane >> 1 for key, qp in self.timeline.qps.items()
             if key >> 32 == which and qp.lane != NONE

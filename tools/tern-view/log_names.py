@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the numbers in an event log mean: firmware-if/tern_event_log.h and the headers that it
-refers to, Documentation/spec/event-log.rst."""
+"""The meaning of the numbers in an event log: firmware-if/tern_event_log.h and the headers that
+it refers to, Documentation/spec/event-log.rst."""
 
 TYPES = {
     1: "events lost", 2: "new epoch", 3: "reset", 4: "doorbell", 5: "posted", 6: "WQE", 7: "sent",
@@ -53,7 +53,7 @@ ACCESS = [
     "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED",
     "ON_DEMAND", "FLUSH_GLOBAL", "FLUSH_PERSISTENT"
 ]
-# Number of the rule: its name, what does not hold when it is broken, the source.
+# Number of the rule: its name, the violated condition, the source.
 RULES = {
     1: ("MW_PD", "type 1 and 2B: QP and window are in one PD", "C10-76.2.1"),
     2: ("MW_QP", "type 2: the QP is the one that bound the window", "o10-37.2.43"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Packets from event logs, for a page without a capture: what SENT and RECEIVED records say of
-them, in the columns of a capture."""
+"""Packets from event logs, for a page without a capture: the data of SENT and RECEIVED records
+in the columns of a capture."""
 import collections
 import os
 from itertools import islice
@@ -12,7 +12,7 @@ from roce.headers import ATOMIC, OPCODES, READ_RESPONSE, UD
 from timeline import REMOTE
 
 MARKS = ((F_CE, cap.CE), (F_BECN, cap.BECN), (F_ACK_REQ, cap.ACK_REQ), (F_SOLICITED, cap.SOLICITED))
-WQES = 64  # of a QP that are remembered: their lengths are those of its requests
+WQES = 64  # WQEs of a QP that are remembered: their lengths are those of its requests
 
 
 class Logged:
@@ -26,7 +26,7 @@ class Logged:
         self.files = [{"name": name, "frames": log.count, "roce": 0, "others": 0, "cut": 0}
                       for name, log in zip(self.names, events.logs)]
         self.ends = [
-        ]  # of each packet: [log and QP of the sender, log and QP of the receiver]; a log is None if it is not known
+        ]  # of each packet: [log, QP of the sender, log, QP of the receiver]; log None: unknown
         self.flying = collections.defaultdict(
             collections.deque)  # packets that no log has received yet
         self.wqes = collections.defaultdict(lambda: collections.deque(maxlen=WQES))
@@ -52,7 +52,7 @@ class Logged:
         self.flying[ev.code[e], ev.index[e], ev.value[e], ev.length[e]].append(p)
 
     def length(self, e):
-        """Bytes from the address of a request to the end of its message."""
+        """Returns the bytes from the address of a request to the end of its message."""
         ev = self.events
         for addr, length, key in reversed(self.wqes[ev.log[e], ev.qpn[e]]):
             if key == ev.key[e] and addr <= ev.addr[e] <= addr + length:
@@ -75,7 +75,7 @@ class Logged:
         self.asked[ev.log[e], ev.qpn[e]] = p
 
     def check(self, e):
-        """The first check of a request is one of all its bytes."""
+        """Sets a request's length: its first check covers all its bytes."""
         ev, c = self.events, self.columns
         p = self.asked.pop((ev.log[e], ev.qpn[e]), None) if ev.code[e] == REMOTE else None
         if p is not None and not c.dma[p] and (c.key[p], c.va[p]) == (ev.key[e], ev.addr[e]):
@@ -103,8 +103,8 @@ class Logged:
     # ---- flows ----
 
     def join(self):
-        """Gives each packet its flow. The adapter at an end that no log shows is the one that other
-        packets of these QPs show."""
+        """Assigns each packet to a flow. If no log shows the adapter at an end, other packets of
+        these QPs show it."""
         met = {}
         for source, dest in self.ends:
             for (log, qpn), (other, peer) in ((source, dest), (dest, source)):
@@ -136,7 +136,7 @@ class Logged:
             log] if log is not None else f"peer of {self.names[other]}" if other is not None else "?"
 
     def measure(self, p, op, link):
-        """What tells the path MTU."""
+        """Collects the sizes that show the path MTU."""
         if link is None or not (op.data or op.kind == READ_RESPONSE):
             return
         length = self.columns.length[p]
@@ -146,8 +146,8 @@ class Logged:
 
 
 def names_of(logs):
-    """A name for each adapter: that of its log, with the file's or the address if others have the
-    same."""
+    """Returns a name for each adapter: that of its log, with the file's name or the address if
+    others have the same."""
     def stem(log):
         return os.path.splitext(os.path.basename(log.path))[0]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Finds messages, retransmissions, duplicates and gaps in the packets of a capture.
 
-A requester's PSNs are followed as numbers that do not wrap. What a capture leaves open stays open:
-a message without an answer in it has no end."""
+A requester's PSNs are followed as numbers that do not wrap. Questions that a capture does not
+answer stay open: a message without an answer in it has no end."""
 from array import array
 from bisect import bisect_left, bisect_right
 from heapq import heappop, heappush
@@ -17,7 +17,7 @@ STATUS = [
     "NAK: remote access error", "NAK: remote operational error", "NAK: other"
 ]
 KINDS = ["SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"]
-# A request that is this far from the expected PSN belongs to a new life of the QP.
+# A request that is this far from the expected PSN belongs to a new connection of the QP.
 FAR = 1 << 16
 MOST_HOLES = 4096
 
@@ -59,7 +59,7 @@ class Requester:
         self.read_whole = 0  # responses have come up to here, without a gap
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
         self.late = []  # heap: first PSNs
-        self.holes = set()  # PSNs that were skipped, and did not come yet
+        self.holes = set()  # PSNs that were skipped, and have not arrived yet
 
     def restart(self, psn, packet):
         self.begin = packet
@@ -71,7 +71,7 @@ class Requester:
         self.holes = set()
 
     def find(self, psn):
-        """The place of the message that has this PSN, or None."""
+        """Returns the index of the message that has this PSN, or None."""
         at = bisect_right(self.starts, psn) - 1
         return at if at >= 0 and self.ends[at] >= psn else None
 
@@ -113,7 +113,7 @@ class Story:
             self.unreliable(i, op, self.requester(flow))
 
     def unreliable(self, i, op, r):
-        """Datagrams and UC: a message is complete with its LAST."""
+        """Handles datagrams and UC: a message is complete with its LAST."""
         psn = self.columns.psn[i]
         if r.next is None:
             r.restart(psn, i)
@@ -131,7 +131,7 @@ class Story:
             r.open = None
 
     def place(self, i, op, r):
-        """Puts a request that comes for the first time into its message; returns the message or
+        """Adds a request that arrives for the first time to its message; returns the message or
         None."""
         m = self.messages
         if op.first:
@@ -143,7 +143,7 @@ class Story:
         return r.open
 
     def add(self, i, op, which):
-        """Counts a packet that comes for the first time."""
+        """Counts a packet that arrives for the first time."""
         m = self.messages
         self.message[i] = which
         m.packets[which] += 1
@@ -172,7 +172,7 @@ class Story:
             self.gap(i, ahead)
             if ahead <= MOST_HOLES - len(r.holes):
                 r.holes.update(range(r.next, at))
-            # What is missing is taken for a part of the message that goes on.
+            # Missing packets are assumed to belong to the message that continues.
             if r.open is not None and (not op.data
                                        or self.messages.kind[r.open] != KINDS.index(op.kind)):
                 r.open = None
@@ -190,18 +190,18 @@ class Story:
                 r.open = None
 
     def alike(self, i, j):
-        """Whether two requests have the same headers: the later one is taken for a duplicate,
-        although a new life of the QP may begin so."""
+        """Returns whether two requests have the same headers: the later one is taken for a
+        duplicate, although a new connection of the QP may begin like that."""
         c = self.columns
         return c.heads[i] == c.heads[j] and all(column[i] == column[j]
                                                 for column in (c.op, c.length, c.va, c.key))
 
     def repeated(self, i, op, r, at):
-        """A request whose PSN is behind the expected one: the responder has it, or it was lost
-        before."""
+        """Handles a request whose PSN is before the expected one: the responder has it, or it
+        was lost earlier."""
         place = r.find(at)
-        # A READ of responses that are missing is no duplicate, although later ones have
-        # acknowledged it.
+        # A READ whose responses are missing is no duplicate, although later ones have acknowledged
+        # it.
         unanswered = op.kind == READ and at >= r.read_whole
         self.columns.flags[i] |= DUPLICATE if at < r.acked and not unanswered else RETRANSMITTED
         if place is None:
@@ -222,7 +222,7 @@ class Story:
         return max(1, -(-self.columns.dma[i] // r.mtu)) if op.kind == READ else 1
 
     def late(self, i, op, r, at):
-        """A repeated request whose first transmission the capture does not have."""
+        """Handles a repeated request whose first transmission the capture does not have."""
         place = bisect_right(r.starts, at)
         if op.first:
             which = self.messages.begin(i, KINDS.index(op.kind), self.size(i, op))
@@ -268,16 +268,15 @@ class Story:
             c.flags[i] |= RETRANSMITTED
         elif not op.first and at > r.read_next:
             self.gap(i, at - r.read_next)
-        # The first response is one to a request that the capture has, so what is before it was not
-        # asked for.
+        # The first response answers a request in the capture, so no earlier one was requested.
         if op.first or at <= r.read_whole:
             r.read_whole = max(r.read_whole, at + 1)
         r.read_next = at + 1
         r.read_high = max(r.read_high, at + 1)
 
     def acknowledge(self, i, r, at, own=None):
-        """Everything up to `at` has arrived; READs and atomics are complete only with their own
-        response (`own`)."""
+        """Marks everything up to `at` as arrived; READs and atomics are complete only with their
+        own response (`own`)."""
         r.acked = min(max(r.acked, at + 1), r.next)
         m = self.messages
         whole = bisect_right(r.ends, at)

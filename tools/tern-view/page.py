@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes the page: one HTML file with the data, our scripts and the style. It loads nothing."""
+"""Makes the page: one HTML file with the data, our scripts and the style. It loads no other
+file."""
 import base64
 import collections
 import datetime
@@ -22,12 +23,12 @@ SCRIPTS = ("format", "data", "events", "headers", "filter", "view_state", "overv
            "lane", "marks", "curves", "grid", "work", "details", "keys", "lifetimes", "qp_states",
            "summary", "main")
 NAME = "@TITLE@ - tern-view"
-# A capture may have a flow for each packet. The pairs with the fewest packets become one.
+# A capture may have a flow for each packet. The pairs with the fewest packets are merged into one.
 MOST_PAIRS = 4096
 
 
 def planes(column):
-    """A column's first bytes, then the second ones, ...: deflate finds more that way."""
+    """Returns a column's first bytes, then the second ones, ...: deflate compresses that better."""
     if sys.byteorder == "big":
         column = array(column.typecode, column)
         column.byteswap()
@@ -40,8 +41,8 @@ def packed(column):
 
 
 def deltas(times, start):
-    """The differences between times, the first to the start. Larger ones are in a list of their
-    own."""
+    """Returns the differences between times, the first one from the start. Larger ones are in a
+    list of their own."""
     return array("I", (min(b - a, cap.NONE) for a, b in pairwise([start, *times])))
 
 
@@ -65,8 +66,8 @@ class Report:
         self.end = max((times[-1] for times in spans), default=0)
 
     def fewer(self, pairs, place):
-        """The pairs of the page, most packets first; self.fold maps each pair to its index
-        there."""
+        """Selects the pairs of the page, most packets first; self.fold maps each pair to its
+        index there."""
         count = collections.Counter()
         for flow, n in collections.Counter(self.c.flow).items():
             count[place[flow][0]] += n
@@ -81,12 +82,12 @@ class Report:
         return kept
 
     def ranked(self, count, _):
-        """The order of the pairs, given the packets of each."""
+        """Returns the order of the pairs, given the packets of each."""
         return [which for which, _ in count.most_common()]
 
     @property
     def names(self):
-        """Of all files."""
+        """Returns the metadata of all files."""
         logs = [os.path.basename(log.path) for log in self.log.events.logs] if self.log else []
         return logs if isinstance(self.capture,
                                   Logged) else [f["name"] for f in self.capture.files] + logs
@@ -98,7 +99,7 @@ class Report:
         ]
 
     def totals(self):
-        """Counts for the summary, of all packets and by pair."""
+        """Returns counts for the summary, of all packets and by pair."""
         c, m = self.c, self.story.messages
         by_pair = collections.Counter(zip(self.pair, c.flags))
         for stats in self.pairs:
@@ -151,7 +152,7 @@ class Report:
         }
 
     def columns(self):
-        """{name: (type code, packed column)}."""
+        """Returns {name: (type code, packed column)}."""
         c, m = self.c, self.story.messages
         found = {
             "delta": deltas(c.time, self.start), "pair": self.pair, "message": self.story.message
@@ -165,8 +166,8 @@ class Report:
         return {name: (column.typecode, packed(column)) for name, column in found.items()}
 
     def heads(self):
-        """The frames' first bytes, in pieces that the page unpacks when it needs them: the lengths,
-        then the bytes."""
+        """Returns the frames' first bytes, in pieces that the page unpacks on demand: the
+        lengths, then the bytes."""
         heads = self.c.heads
         for at in range(0, len(heads), cap.CHUNK):
             part = heads[at:at + cap.CHUNK]
@@ -175,7 +176,7 @@ class Report:
 
 
 def when(ns):
-    """UTC, to the nanosecond; a time that no calendar has as plain seconds."""
+    """Returns UTC, to the nanosecond; a time beyond the calendar as plain seconds."""
     try:
         day = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=ns // 10**9)
         return f"{day:%Y-%m-%d %H:%M:%S}.{ns % 10 ** 9:09} UTC"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Joins flows to pairs: the two directions between two QPs, as far as the capture shows that they
-belong together."""
+"""Joins flows to pairs: the two directions between two QPs, as far as the capture shows that
+they belong together."""
 from roce.flows import convention
 from roce.headers import CLASS_NAMES, UC, UD, address_text
 
@@ -20,8 +20,8 @@ class Pair:
 
 
 def join(flows):
-    """(pairs, [(index of the pair, whether it goes from B to A) of each flow], {index of a flow:
-    index of its reverse})."""
+    """Returns (pairs, [(index of the pair, whether it goes from B to A) of each flow], {index of
+    a flow: index of its reverse})."""
     pairs, place, back = [], [None] * len(flows), {}
     by_link = {id(f.link): i for i, f in enumerate(flows) if f.link is not None}
     reverse = dict(_unreliable(flows))
@@ -46,8 +46,8 @@ def join(flows):
         if peer is not None:
             to.setdefault((dst, src, source), (len(pairs), True))
         pairs.append(Pair(cls, (src, source), (dst, qp)))
-    # A CNP names the QP that it notifies, whatever that QP's class. A damaged packet may name
-    # anything.
+    # A CNP names the QP that it notifies, whatever that QP's class. A damaged packet may name any
+    # QP.
     for i, flow in enumerate(flows):
         if place[i] is None:
             src, dst, cls, qp = flow.key[:4]

@@ -14,7 +14,7 @@ class Rates:
     or NONE; `rate` in kbit/s."""
     def __init__(self, events):
         self.event, self.next, self.rate = array("I"), array("I"), array("I")
-        self.now = {}  # (log, QP): its span that has not ended
+        self.now = {}  # (log, QP): its current span
         for e, kind in enumerate(events.type):
             if kind == RATE:
                 self.change(e, events.log[e], events.qpn[e], events.length[e])

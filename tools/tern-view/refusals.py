@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a NAK says, which rules can have refused a request, and where they are written.
+"""The meaning of NAKs, the rules that can have refused a request, and their sources.
 
 A page is one of Documentation/spec or Documentation; a clause is IBTA's, as those pages cite it.
-The order is that of the responder's checks. A responder does not say on the wire which rule of a
-syndrome it was."""
+The order is that of the responder's checks. On the wire, a responder does not report which rule
+of a syndrome was violated."""
 from roce.headers import ATOMIC, ATOMIC_WRITE, FLUSH, READ, SEND, WRITE
 
 RNR_MS = (655.36, .01, .02, .03, .04, .06, .08, .12, .16, .24, .32, .48, .64, .96, 1.28, 1.92, 2.56,
@@ -66,7 +66,7 @@ RULES = (
 
 
 def syndromes():
-    """{syndrome: text} of all that an AETH can say but credits."""
+    """Returns {syndrome: text} of everything that an AETH can report except credits."""
     table = {n: "reserved syndrome" for n in range(0x20, 0x100)}
     table.update({
         0x60 + n: f"NAK: {NAKS[0x60 + n]}" if 0x60 + n in NAKS else "NAK: reserved code"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The live page's server: for programs of this host that know the token. It serves the page, its
-data and the rules of faults, no file."""
+"""The live page's server, for programs of this host that know the token. It serves the page, its
+data and the rules of faults, but no files."""
 import http.server
 import io
 import json
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 TOKEN = "X-Tern-Token"
 MOST_BODY = 4 * adapters.MOST_TEXT  # JSON escapes letters
 MOST_CLIENTS = 16  # that know the token, and as many that have not shown it yet
-IDLE, WHOLE = 10, 60  # seconds that a client may send or take nothing, and that a request may take
+IDLE, WHOLE = 10, 60  # limits, in seconds, of an idle client and of a whole request
 SCRIPTS = (*page.SCRIPTS[:-1], "live", "faults", page.SCRIPTS[-1])
 HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -50,7 +50,7 @@ class Server(socketserver.ThreadingTCPServer):
         return f"http://{HERE}:{self.port}/?token={self.token}"
 
     def process_request(self, request, client_address):
-        """One that does not know the token keeps nobody out: it makes room when others come."""
+        """Accepts a client. Clients without the token keep nobody out: they give way to others."""
         with self.lock:
             if len(self.strangers) >= MOST_CLIENTS:
                 self.end(next(iter(self.strangers)))
@@ -58,7 +58,7 @@ class Server(socketserver.ThreadingTCPServer):
         super().process_request(request, client_address)
 
     def admit(self, request):
-        """Whether one that has shown the token is served."""
+        """Returns whether a client that has shown the token is served."""
         with self.lock:
             begin = self.strangers.pop(request, None)
             if begin is None or len(self.clients) >= MOST_CLIENTS:
@@ -82,7 +82,7 @@ class Server(socketserver.ThreadingTCPServer):
         super().shutdown_request(request)
 
     def service_actions(self):
-        """Ends requests that take too long, however busy they look."""
+        """Ends requests that take too long, however busy they seem."""
         with self.lock:
             for request, begin in [*self.clients.items(), *self.strangers.items()]:
                 if time.monotonic() - begin > WHOLE:
@@ -125,8 +125,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.json({"error": text}, status)
 
     def allowed(self, token):
-        """Whether the request is for this host by name, which that of a rebound domain is not, and
-        has the token."""
+        """Returns whether the request is for this host by name, unlike that of a rebound domain,
+        and has the token."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             self.refuse(403, "another host")

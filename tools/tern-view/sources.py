@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the live page's files and adapters come from: named files, the lab, or ternd."""
+"""The sources of the live page's files and adapters: named files, the lab, or ternd."""
 import fcntl
 import glob
 import os
@@ -11,7 +11,7 @@ import monitor
 
 MOST_FILES = 64
 TURN = 64 << 20  # bytes of a capture of ternd, before the next one begins
-ASK = 2.0  # seconds between looks at ternd
+ASK = 2.0  # seconds between two polls of ternd
 
 
 class Files:
@@ -51,7 +51,7 @@ class Lab:
         return adapters.of_lab(os.path.join(self.run, "qmp")) if self.running() else []
 
     def running(self):
-        """A lab locks a file beside its sockets as long as it lives."""
+        """Returns whether the lab runs: it keeps a file next to its sockets locked."""
         try:
             with open(os.path.join(self.run, "qmp/lock"), "rb") as f:
                 fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -70,15 +70,15 @@ class Lab:
 
 
 class Ternd:
-    """A running ternd, which captures one of its ports for this page: in files without a name, one
+    """A running ternd, which captures one of its ports for this page: in unnamed files, one
     after the other."""
     def __init__(self, control, port, tail):
         self.control, self.port, self.make, self.trouble = control, port, tail, ""
         self.file, self.tail, self.due, self.alive = None, None, 0.0, False
 
     def tails(self):
-        """Begins the next capture when this one is long, or when another ternd has taken the place
-        of the last one."""
+        """Begins the next capture when this one is long, or when another ternd has replaced the
+        last one."""
         if time.monotonic() >= self.due:
             self.due = time.monotonic() + ASK
             try:
@@ -94,7 +94,7 @@ class Ternd:
         return [self.tail] if self.tail else []
 
     def daemon(self):
-        """What tells the daemon's socket from that of its successor."""
+        """Returns an identity that distinguishes the daemon's socket from its successor's."""
         found = os.stat(self.control)
         return found.st_dev, found.st_ino, found.st_ctime_ns
 
@@ -137,7 +137,7 @@ class Ternd:
 
 
 def source_of(opt, tail):
-    """The source that the options name. tail(path, name=None): a Tail."""
+    """Returns the source that the options name. tail(path, name=None): a Tail."""
     if opt.files:
         return Files(opt.files, tail, opt.control)
     if opt.control:

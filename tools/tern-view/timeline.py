@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Follows what event logs say of each QP: its WQEs from doorbell to CQE, which packet an event is
-about, where it belongs in the ladder."""
+"""Follows each QP in event logs: its WQEs from doorbell to CQE, the packet of an event, and the
+place of the event in the ladder."""
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
@@ -21,13 +21,13 @@ KIND_OF = {
 KEYED = (WRITE, READ, ATOMIC, ATOMIC_WRITE, FLUSH)
 LOCAL, REMOTE, REMOTE_INV, DENIED, GRANTED = 1, 2, 6, 2, 0
 DB_PAGE, DB_SQ = 0, 1
-# Opcodes of a CQE whose number is that of an Ethernet queue, unless it is a raw QP's.
+# Opcodes of a CQE with the number of an Ethernet queue, unless it is a raw QP's.
 ETHERNET = (0x50, 0x51)
 ERRORS, BY_DEVICE = (5, 6), 1
 # How the ladder shows an event: a row of its own; as something wrong; as a mark without a row.
 ROW, WRONG, MARK = 1, 2, 4
-# A row of Work: a receive; a later CQE of the queue says that it is complete; without a WQE that
-# was fetched.
+# Flags of Work: a receive; a later CQE of the queue implies that it is complete; no WQE was
+# fetched.
 W_RECV, W_IMPLIED, W_UNSEEN = 1, 2, 4
 UNKNOWN = 0xFF
 
@@ -55,18 +55,18 @@ class Work:
 
 
 class Qp:
-    """What is known of a QP of an adapter while one reads its events."""
+    """The state of a QP of an adapter as its events are read."""
     def __init__(self):
         self.resets = 0  # of the device, or losses of events, until the last event
         self.lane = NONE  # of the ladder: pair * 2, and 1 for end B
         self.received = self.sent = NONE  # the last packet
-        self.high = None  # PSN of the last message that was begun
+        self.high = None  # PSN of the last message that began
         self.current = None  # the WQE that was fetched last
         self.doorbell, self.posts = None, deque(maxlen=4096)
         self.checks, self.waiting, self.open = [], deque(maxlen=1 << 16), deque()
 
     def forget(self):
-        """Events were lost, or the QP was reset: nothing goes on from before."""
+        """Events were lost, or the QP was reset: nothing continues from before."""
         lane, resets = self.lane, self.resets
         self.__init__()
         self.lane, self.resets = lane, resets
@@ -95,7 +95,7 @@ class Timeline:
             LOST: self.lost
         }
         seen = array("I", [0]) * len(
-            events.logs)  # packets of the page up to here are in the log before the event
+            events.logs)  # packets of the page up to here precede the event in the log
         times, logs = self.c.time, events.log
         for e, kind in enumerate(events.type):
             act = follow.get(kind)
@@ -117,7 +117,7 @@ class Timeline:
         return found
 
     def late_lanes(self):
-        """The lanes of what happened before the first packet."""
+        """Returns the lanes of events before the first packet."""
         logs, qpns = self.events.log, self.events.qpn
         for e, lane in enumerate(self.lane):
             if lane == NONE and qpns[e] and not self.of_ethernet(e):
@@ -247,7 +247,7 @@ class Timeline:
         w.sent[which], w.message[which], w.lane[which] = e, self.message(p), qp.lane
 
     def fits(self, which, op, e):
-        """Whether a packet can begin the message of a WQE."""
+        """Returns whether a packet can begin the message of a WQE."""
         ev, w = self.events, self.work
         wqe = w.wqe[which]
         if KIND_OF.get(w.code[which]) != op.kind or (
@@ -262,7 +262,7 @@ class Timeline:
         qp.received = p
 
     def dropped(self, e, log, qp):
-        """The packet is that of the record before, but for one that could not be decoded."""
+        """Returns the packet of the previous record, unless that could not be decoded."""
         ev = self.events
         self.shown[e] = ROW | WRONG
         before, p = self.last.get(log, (NONE, NONE))
@@ -276,7 +276,7 @@ class Timeline:
                       0 if p != NONE and self.c.flags[p] & BACKWARDS else 1)
 
     def recent(self, e, code=None):
-        """The latest packet before an event that has its opcode, QP and PSN."""
+        """Returns the latest packet before an event that has its opcode, QP and PSN."""
         ev, c = self.events, self.c
         code, at = ev.code[e] if code is None else code, bisect_right(c.time, ev.time[e])
         for p in range(at - 1, max(-1, at - 65), -1):
@@ -345,5 +345,5 @@ class Timeline:
 
 
 def distance(a, b):
-    """a - b of 32-bit indices that wrap."""
+    """Returns a - b of 32-bit indices that wrap."""
     return ((a - b + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)

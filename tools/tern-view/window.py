@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the live page shows: the latest packets and events of files that grow, read as if a capture
-began with the first of them."""
+"""The contents of the live page: the latest packets and events of files that grow, read as if a
+capture began with the first of them."""
 import heapq
 import itertools
 from operator import itemgetter
@@ -15,7 +15,7 @@ from message_tracker import Story
 
 
 class LatestCapture(Capture):
-    """The last packets that the tails have, at most `keep` of them."""
+    """The last packets of the tails, at most `keep` of them."""
     def __init__(self, tails, keep):
         self.tails, self.keep = tails, keep
         super().__init__([tail.path for tail in tails])
@@ -34,12 +34,12 @@ class LatestCapture(Capture):
             yield which, number, when, head, whole
 
     def examine(self, *_):
-        """What was found when all bytes of the frame were there."""
+        """Returns the results from when all bytes of the frame were available."""
         return self.known
 
 
 class LatestReport(page.Report):
-    """QP pairs keep their places, so that the ladder does not change sides. `known`: those
+    """Keeps the sides and places of QP pairs, so that the ladder does not change. `known`: those
     places."""
     def __init__(self, known, *parts):
         self.known = known
@@ -76,7 +76,7 @@ def report_of(tails, keep, known):
 
 
 def state_of(tail):
-    """How a file is doing, for the page."""
+    """Returns the state of a file, for the page."""
     content, say = tail.content, ""
     if tail.state == WAITING:
         say = "is not there yet"

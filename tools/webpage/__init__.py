@@ -8,12 +8,12 @@ import os
 import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-# Where a template has the data.
+# Marks the place of the data in a template.
 DATA = "<!-- DATA -->"
 
 
 def safe_json(value):
-    """JSON that cannot end the element which it stands in."""
+    """Returns JSON that cannot end the element in which it stands."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -33,11 +33,11 @@ def digest(text):
 
 
 class Page:
-    """A page in the making: template page.html, style.css and scripts of a directory, after what
-    all pages share."""
+    """A page being made: template page.html, style.css and scripts of a directory, after the
+    parts that all pages share."""
     def __init__(self, directory, scripts, name, policy=""):
-        """`name`: of the window, with fields. `policy`: what the page may do besides, as directives
-        of a Content-Security-Policy."""
+        """`name`: of the window, with fields. `policy`: further permissions of the page, as
+        directives of a Content-Security-Policy."""
         parts = [read(HERE, "theme.js"), *(read(directory, name + ".js") for name in scripts)]
         self.script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
         self.style = read(HERE, "base.css") + "\n" + read(directory, "style.css")
@@ -48,8 +48,8 @@ class Page:
             + (f"; {policy}" if policy else ""))
 
     def write(self, out, data, **fields):
-        """Writes to the text file `out`: the template with its fields, which are HTML; at its mark
-        the strings `data`, then the script."""
+        """Writes to the text file `out`: the template with its fields, which are HTML, and in
+        place of its mark the strings `data` and the script."""
         before, _, after = self.template.partition(DATA)
         for name, value in {"STYLE": self.style, "POLICY": self.policy, **fields}.items():
             before = before.replace(f"@{name}@", value)

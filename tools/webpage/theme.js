@@ -1,4 +1,5 @@
-// The button that chooses the colours: the system's, light or dark. `changed` draws what the style sheet does not; `onPaper` does so at once.
+// The button that chooses the colours: the system's, light or dark. `changed` redraws the parts
+// that the style sheet does not; `onPaper` does so at once.
 
 function followTheme(changed, onPaper) {
 	const root = document.documentElement, button = document.getElementById("theme");

@@ -1,4 +1,4 @@
-// Rates, queue depth and congestion over the window, of what passes the filters.
+// Rates, queue depth and congestion over the window, for everything that passes the filters.
 
 const CURVES = [
 	{
@@ -24,7 +24,7 @@ const CURVES = [
 	},
 ];
 
-// What only the device's log has.
+// Curves that need the device's log.
 const LOG_CURVES = [
 	{ title: "Work requests outstanding, doorbell to CQE", unit: "", compute: (bins) => [queued(bins, 0), queued(bins, RECEIVES)],
 		lines: [["send queues", "write"], ["receives fetched", "ack"]] },
@@ -67,7 +67,7 @@ function sums(curve, bins) {
 // The mean number of messages between first packet and answer, in each interval.
 const depths = (bins) => [overlaps(bins, V.messages, (m) => P.time[M.first[m]], messageEnd)];
 
-// The same of work requests, of send queues or of receives.
+// The same for work requests, of send queues or of receives.
 const queued = (bins, receives) => overlaps(bins, V.work, (w) => ((W.flags[w] & RECEIVES) === receives ? W.begin[w] : Infinity), workEnd);
 
 function overlaps(bins, items, beginOf, endOf) {
@@ -89,7 +89,8 @@ function overlaps(bins, items, beginOf, endOf) {
 	return partial;
 }
 
-// Events of some types in each interval; of checks those that were refused. The filter by QP pair holds for those that have one.
+// Events of some types in each interval; of checks, only refused ones. The filter by QP pair
+// applies to events that have one.
 function eventCounts(bins, types) {
 	const values = types.map(() => new Float64Array(bins)), line = new Int8Array(256).fill(-1), scale = bins / (S.t1 - S.t0);
 	types.forEach((type, k) => { line[type] = k; });
@@ -119,7 +120,7 @@ function eventRates(bins, types) {
 	return values;
 }
 
-// How long requests waited, in the interval in which the wait ended.
+// Time that requests waited, in the interval in which the wait ended.
 function waits(bins) {
 	const sums = [0, 1, 2].map(() => new Float64Array(bins)), counts = [0, 1, 2].map(() => new Float64Array(bins)), scale = bins / (S.t1 - S.t0);
 	const add = (k, from, to) => {
@@ -139,7 +140,7 @@ function waits(bins) {
 	return sums;
 }
 
-// Rates of the QPs that have a limit. NaN: none has one.
+// Rates of the QPs that have a limit; NaN if none has.
 function paced(bins) {
 	const size = (S.t1 - S.t0) / bins, rates = new Float64Array(bins), times = new Float64Array(bins), lowest = new Float64Array(bins).fill(NaN);
 	const allowed = pairsAllowed(), all = allowed.every(Boolean);
@@ -198,7 +199,7 @@ function drawLine(g, values, colour, x, y, base) {
 	for (let from = 0, to; from < values.length; from = to) {
 		for (to = from + 1; to < values.length && !Number.isNaN(values[to - 1]) && !Number.isNaN(values[to]);) to++;
 		if (Number.isNaN(values[from])) continue;
-		// A single interval is as wide as it is.
+		// A single interval keeps its width.
 		const left = to - from > 1 ? x(from) : x(from - 0.5), right = to - from > 1 ? x(to - 1) : x(from + 0.5);
 		g.beginPath();
 		g.moveTo(left, y(values[from]));
@@ -213,7 +214,8 @@ function drawLine(g, values, colour, x, y, base) {
 	}
 }
 
-// Curves cost the most of a frame: a window that moves draws them a few times a second.
+// Curves are the most expensive part of a frame: while the window moves, draw them a few times a
+// second.
 let curvesDue = 0;
 
 function drawCurves() {

@@ -12,7 +12,7 @@ const P = { n: META.totals.packets };   // packets
 const M = { n: META.totals.messages };  // messages
 let gapBefore = new Map();
 
-let inflating = 0;  // what is being unpacked now
+let inflating = 0;  // number of items being unpacked
 
 async function inflate(base64) {
 	const text = atob(base64);
@@ -58,7 +58,7 @@ async function loadColumns(progress) {
 	takeColumns(found);
 }
 
-// Puts all columns into place at once: while they are unpacked, the page shows the old ones.
+// Replaces all columns at once: while they are unpacked, the page shows the old ones.
 function takeColumns(found) {
 	P.n = META.totals.packets;
 	M.n = META.totals.messages;
@@ -70,7 +70,7 @@ function takeColumns(found) {
 	if (META.log) takeEvents(found);
 }
 
-// Nanoseconds since the beginning of the page, from differences; the large ones are apart.
+// Nanoseconds since the beginning of the page, from differences; large ones are separate.
 function timesOf(delta, large) {
 	const jumps = new Map(large), times = new Float64Array(delta.length);
 	let now = 0;
@@ -81,7 +81,8 @@ function timesOf(delta, large) {
 	return times;
 }
 
-// The first bytes of a packet. They are unpacked by the thousand, and the last few pieces are kept.
+// The first bytes of a packet. They are unpacked in pieces of a thousand, of which the last few are
+// kept.
 const pieces = new Map();
 
 function piece(which) {
@@ -102,7 +103,7 @@ async function headOf(packet) {
 	return bytes.subarray(at, at + bytes[place]);
 }
 
-// The first place in `list` (packets in order of time, or all of them) whose time is not before t.
+// The first index in `list` (packets in order of time, or all of them) whose time is not before t.
 function lowerBound(list, from, to, t) {
 	while (from < to) {
 		const mid = (from + to) >>> 1;
@@ -129,7 +130,8 @@ function colourOf(i) {
 	return palette[GROUP_COLOURS[GROUP_OF[P.op[i]]]];
 }
 
-// The time at which a message ends: that of its answer, of its last packet if it needs none, else unknown.
+// The time at which a message ends: that of its answer, or of its last packet if it needs none;
+// otherwise unknown.
 function messageEnd(m) {
 	if (M.answer[m] !== NONE) return P.time[M.answer[m]];
 	return M.status[m] === 0 ? Infinity : P.time[M.last[m]];

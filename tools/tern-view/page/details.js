@@ -1,4 +1,5 @@
-// The selected packet: its headers field by field, its message, and for a refusal the rules that can have caused it.
+// The selected packet: its headers field by field, its message, and for a refusal the rules that
+// can have caused it.
 
 let detailsFor = -1;
 
@@ -30,7 +31,7 @@ async function showDetails(packet) {
 	].filter(Boolean));
 }
 
-// A page without a capture: what the log knows of the headers.
+// A page without a capture: the header fields that the log has.
 function loggedFields(i) {
 	const fields = [["opcode", `${hex(P.op[i], 2)}  ${opcodeOf(i)?.name ?? "unknown"}`], ["destination", destination(i)], ["PSN", `${hex(P.psn[i])}  (${P.psn[i]})`]];
 	if (P.key[i]) fields.push(["rkey", hex(P.key[i], 8)]);
@@ -73,7 +74,7 @@ function answerButtons(packet) {
 	return places.filter(([, at]) => at !== NONE && at !== packet).map(([text, at]) => el("button", { type: "button", onclick: () => zoomTo(at) }, text));
 }
 
-// The request that was refused and the packet that says so, of either of them.
+// Given either of them, the refused request and the packet that reports the refusal.
 function refusalPair(packet) {
 	const m = P.message[packet];
 	if (m === NONE) return null;
@@ -98,7 +99,7 @@ async function refusalOf(packet) {
 	return refusalBox(title, META.effects[code], rulesFor(code, op, access), access ? evidence(pair, access) : []);
 }
 
-// The device says which rule it was.
+// The device reports the rule.
 function loggedBox(title, effect, { event, record, rule }, facts) {
 	const source = rule.source.split(", ").map((s) => (/^[Co]?\d/.test(s) ? `IBTA ${s}` : s)).join(" · ");
 	return el("div.refusal.logged", null, el("h4", null, title),
@@ -107,7 +108,7 @@ function loggedBox(title, effect, { event, record, rule }, facts) {
 		...keyFacts(event), ...facts.map((f) => el("p", null, f)), effect ? el("p", null, effect) : null);
 }
 
-// What the key stood for when it was refused.
+// The object of the key when it was refused.
 function keyFacts(event) {
 	const life = LOG.keys.lives[E.life[event]];
 	if (!life) return [];
@@ -116,7 +117,7 @@ function keyFacts(event) {
 	return [el("p", null, `The key is that of a ${nameOf(NAMES.kinds, life.kind)}; the last change before: ${stepText(last)}.`)];
 }
 
-// NAKs that repeat something instead of failing it.
+// NAKs that request a repetition instead of reporting a failure.
 function packetNak(packet) {
 	if (!(P.flags[packet] & MARK.NEGATIVE)) return null;
 	const code = P.syndrome[packet];
@@ -139,7 +140,7 @@ function rangeText({ va, length }) {
 	return length ? `${hex(va)} to ${hex(BigInt.asUintN(64, va + BigInt(length) - 1n))}, ${count(length)} bytes` : `${hex(va)}, no byte`;
 }
 
-// What the capture says about the key: whether it worked before.
+// Evidence of the capture about the key: whether it worked before.
 function evidence(pair, access) {
 	const at = P.pair[pair.request], direction = backwards(pair.request), key = Number(access.key);
 	let used = 0, good = 0, refused = 0, last = -1;

@@ -1,4 +1,5 @@
-// Events of the device, from its logs: columns of all of them, and the rest of each record in pieces. E.n is 0 without a log.
+// Events of the device, from its logs: columns of all of them, and the other members of each record
+// in pieces. E.n is 0 without a log.
 
 let LOG = META.log, NAMES = LOG?.names;
 const E = { n: LOG ? LOG.events : 0 };  // events
@@ -41,7 +42,7 @@ function takeEvents(found) {
 	E.byLife = index(E.n, LOG.keys.lives.length, (e) => E.life[e]);
 }
 
-// The send request of each message, and that of the receive that it filled.
+// The send request of each message, and the receive request that it filled.
 function linkMessages() {
 	M.work = new Uint32Array(M.n).fill(NONE);
 	M.receive = new Uint32Array(M.n).fill(NONE);
@@ -51,7 +52,8 @@ function linkMessages() {
 	}
 }
 
-// {starts, items}: the numbers below n by group, those of group k from starts[k] on; groupOf gives NONE for some.
+// {starts, items}: the numbers below n by group, those of group k from starts[k] on; groupOf
+// returns NONE for some.
 function index(n, groups, groupOf) {
 	const starts = new Uint32Array(groups + 1);
 	for (let i = 0; i < n; i++) {
@@ -69,7 +71,7 @@ function index(n, groups, groupOf) {
 
 const inGroup = ({ starts, items }, k) => items.subarray(starts[k], starts[k + 1]);
 
-// The first place of `items`, which are events, whose time is not before t.
+// The first index in `items`, which are events, whose time is not before t.
 function eventBound(items, t, from = 0, to = items.length) {
 	while (from < to) {
 		const mid = (from + to) >>> 1;
@@ -83,7 +85,7 @@ function eventBound(items, t, from = 0, to = items.length) {
 
 const eventPieces = new Map();
 
-// A piece with its members as columns, or null while it is unpacked; then `whenThere` is called.
+// A piece with its members as columns; null while it is unpacked, and then `whenThere` is called.
 function eventPiece(which, whenThere) {
 	const found = eventPieces.get(which);
 	if (found && !found.then) return found;

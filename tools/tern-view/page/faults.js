@@ -1,9 +1,10 @@
-// Faults on demand: the rules of each adapter with their counts, fields for common ones, and a text for any other. The device reads the rules.
+// Faults on demand: the rules of each adapter with their counts, fields for common ones, and a text
+// for any other. The device parses the rules.
 
 const FAULTS_EVERY = 2000;
 const faults = { adapters: [], due: 0, text: "" };
 
-// The words that the fields stand for, behind an action.
+// The words of the fields, to follow an action.
 function faultWords() {
 	const opcode = byId("fault-opcode").value.trim(), qp = byId("fault-qp").value.trim();
 	return [byId("fault-way").value, opcode && `opcode=${opcode}`, qp && `qp=${qp}`, byId("fault-which").value].filter(Boolean).join(" ");
@@ -49,7 +50,7 @@ async function readFaults() {
 	showFaults();
 }
 
-// Whether the change was made.
+// Returns whether the change was made.
 async function changeFaults(request) {
 	try {
 		const { adapter } = await ask("faults", request);

@@ -1,4 +1,4 @@
-// Filters, and what they leave: packets in order of time, the same by QP pair, messages.
+// Filters and their results: packets in order of time, the same by QP pair, messages.
 
 const filter = { pair: -1, text: "", groups: GROUPS.map(() => true), status: "all" };
 
@@ -17,7 +17,8 @@ const STATUSES = {
 	open: ["Message without an answer", (i) => P.message[i] !== NONE && M.status[P.message[i]] === 0],
 };
 
-// view: the packets; byPair: the same by pair, those of pair k from starts[k] on; pairs: those that have any. So for messages.
+// view: the packets; byPair: the same by pair, those of pair k from starts[k] on; pairs: those that
+// have any. The same for messages.
 const V = {
 	version: 0, view: new Uint32Array(0), starts: null, byPair: null, pairs: [],
 	messages: new Uint32Array(0), messageStarts: null, messagesByPair: null, latest: null,
@@ -65,7 +66,8 @@ function messagesSeen(seen) {
 	return out.subarray(0, n);
 }
 
-// Work requests of the messages that pass; without a message, those of the pairs that pass. anything: no filter is set; pairsOnly: none but for pairs.
+// Work requests of the messages that pass; without a message, those of the pairs that pass.
+// anything: no filter is set; pairsOnly: no filter except for pairs.
 function workSeen(seen, pairs, anything, pairsOnly) {
 	const out = new Uint32Array(W.n);
 	let n = 0;
@@ -85,7 +87,8 @@ function distribute(items, pairOf, counts) {
 	return [starts, out];
 }
 
-// The messages by pair, and the latest end so far of each, which tells where those that reach into a window begin.
+// The messages by pair, and the latest end so far of each, which shows where those that reach into
+// a window begin.
 function groupMessages() {
 	const pairOf = (m) => P.pair[M.first[m]], counts = new Uint32Array(META.pairs.length + 1);
 	for (const m of V.messages) counts[pairOf(m) + 1]++;

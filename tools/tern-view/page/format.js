@@ -1,4 +1,5 @@
-// Text of numbers and times, and elements made of text: nothing of a capture is ever parsed as HTML.
+// Text of numbers and times, and elements made of text: nothing from a capture is ever parsed as
+// HTML.
 
 const hex = (n, digits = 1) => "0x" + n.toString(16).padStart(digits, "0");
 const count = (n) => n.toLocaleString("en");
@@ -33,7 +34,7 @@ function timeText(ns, step) {
 	return `${(ns / size).toFixed(digits)} ${unit}`;
 }
 
-// Round places for an axis: about `n` of them.
+// Round positions for an axis: about `n` of them.
 function ticks(from, to, n) {
 	const raw = (to - from) / Math.max(1, n);
 	if (!(raw > 0)) return { step: 1, at: [] };

@@ -1,4 +1,4 @@
-// A table of any length: only the rows in sight are elements. Arrow keys move, Enter selects.
+// A table of any length: only the visible rows are elements. Arrow keys move, Enter selects.
 
 const ROW = 24;
 const TALLEST = 8000000;  // browsers limit the height of an element

@@ -1,4 +1,4 @@
-// The rkeys that requests name: when they were used, how much, and when they were refused.
+// The rkeys that requests name: when and how much they were used, and when they were refused.
 
 const MOST_KEYS = 200;
 const keyTable = { rows: [], version: -1 };

@@ -1,4 +1,4 @@
-// The ladder: the time axis, as many QP pairs beside each other as fit, and how one moves in it.
+// The ladder: the time axis, as many QP pairs next to each other as fit, and navigation in it.
 
 const ladder = { box: byId("ladder"), canvas: byId("ladder").firstElementChild, lanes: [] };
 const AXIS = 92, LEAST_LANE = 300;
@@ -48,8 +48,9 @@ function laneText(shown) {
 
 const rowsFitting = (height) => (height - HEAD - 30) / 19;
 
-// The packets of the window, and the events of a log, if each can have a row of its own; if that is too much, only the events that
-// something is wrong with, or only packets. Items are packets, and -1 - e for event e.
+// The packets of the window, and the events of a log, if each can have a row of its own; if that is
+// too much, only the events that report something wrong, or only packets. Items are packets, and -1
+// - e for event e.
 function evenRows(shown, height) {
 	const bounds = shown.map((pair) => pairBounds(pair, S.t0, S.t1)), n = bounds.reduce((sum, [from, to]) => sum + to - from, 0), most = rowsFitting(height);
 	if (n > most) return null;
@@ -70,7 +71,7 @@ function eventRows(pair, bits, most) {
 	return found;
 }
 
-// A packet comes behind the events before it, which at the same time only the log tells.
+// A packet comes after the events before it; at equal times only the log shows that order.
 function itemOrder(a, b) {
 	const place = (item) => (item >= 0 ? item : E.place[-item - 1]);
 	return place(a) - place(b) || (a >= 0) - (b >= 0) || b - a;
@@ -79,7 +80,7 @@ function itemOrder(a, b) {
 const itemTime = (item) => (item >= 0 ? P.time[item] : E.time[-item - 1]);
 const rowPlace = (rank) => HEAD + 24 + rank * ladder.rows.size;
 
-// The row of an item, or where it would be between the rows.
+// The row of an item, or its position between the rows.
 function rowY(item, height) {
 	const { list, rank } = ladder.rows, row = rank.get(item);
 	if (row !== undefined) return rowPlace(row);
@@ -131,7 +132,7 @@ function drawAxis(g, width, height) {
 	g.fillText(`${durationText(S.t1 - S.t0)}`, axis - 6, 36);
 }
 
-// The packet or event under a place of the ladder, as Lane.hit().
+// The packet or event at a position of the ladder, like Lane.hit().
 function packetAt(x, y) {
 	const lane = ladder.lanes.find((l) => x >= l.left && x < l.left + l.width);
 	return lane ? lane.hit(y) : -1;
@@ -214,7 +215,7 @@ function followLadder() {
 	byId("lanes-next").addEventListener("click", () => moveLane(1));
 }
 
-// When a packet is selected, its pair comes into view.
+// Scrolls the pair of a selected packet into view.
 function followLane(packet) {
 	if (packet < 0) return;
 	const at = V.pairs.indexOf(P.pair[packet]), fit = lanesFitting(ladder.box.clientWidth);

@@ -58,7 +58,8 @@ class Lane {
 		g.fillText(pair.class, this.left + this.width / 2, 19);
 	}
 
-	// Bars of A's messages are left of its line, of B's right of it. Where many overlap they share the last place.
+	// Bars of A's messages are left of its line, B's right of it. Where many overlap they share the
+	// last slot.
 	bars() {
 		const from = V.messageStarts[this.pair], to = V.messageStarts[this.pair + 1];
 		let at = from, high = to;
@@ -88,7 +89,7 @@ class Lane {
 		if (S.selected >= 0 && P.message[S.selected] === m) this.frame(x, y0, y1);
 	}
 
-	// Where a bar from y0 to y1 has room, or null if what is there covers it.
+	// The slot of a bar from y0 to y1, or null if other bars cover it.
 	slot(used, y0, y1, right) {
 		let k = used.findIndex((y) => y < y0);
 		if (k < 0) k = BARS - 1;

@@ -1,4 +1,5 @@
-// The lives of keys in a log: regions, windows and device memory as ranges of time, with what happened to them.
+// The lifetimes of keys in a log: regions, windows and device memory as ranges of time, with their
+// events.
 
 const [CREATED, DESTROYED, CHANGED, OPENED, CLOSED, BOUND, UNBOUND] = [1, 2, 3, 4, 5, 6, 7];
 const STEPS_IN_TEXT = 12;
@@ -8,7 +9,7 @@ const isWindow = (life) => life.kind === 4 || life.kind === 5;
 const lifeBegin = (life) => (life.begin >= 0 ? E.time[life.begin] : 0);
 const lifeEnd = (life) => (life.end >= 0 ? E.time[life.end] : META.duration);
 
-// When the key was usable: a window while it is bound, a region while it is open.
+// The times when the key was usable: a window while it is bound, a region while it is open.
 function usable(life) {
 	const found = [];
 	const opens = isWindow(life) ? [BOUND] : [OPENED, ...(life.kind === 2 ? [] : [CREATED, CHANGED])], closes = [UNBOUND, CLOSED, DESTROYED];
@@ -81,7 +82,8 @@ function drawLives() {
 	for (const row of lifeTable.rows) drawLife(row);
 }
 
-// A line while the object exists, a bar while its key can be used, ticks for accesses, red ones for refusals.
+// A line while the object exists, a bar while its key can be used, ticks for accesses, red ones for
+// refusals.
 function drawLife({ life, accesses, others, canvas }) {
 	const width = Math.max(60, canvas.clientWidth), g = sized(canvas, width, 20);
 	const at = (t) => (t - S.t0) / (S.t1 - S.t0) * width, within = (x) => Math.min(Math.max(x, 0), width);

@@ -1,4 +1,5 @@
-// A page that a server feeds: it asks for the state of the files, takes new data when there are any, and keeps what the user looks at.
+// A page that a server feeds: it polls the state of the files, takes new data when there are any,
+// and keeps the user's view.
 
 const live = { token: new URLSearchParams(location.search).get("token") ?? "", version: 0, origin: "0", keep: 0, follow: true, paused: false, span: null, t0: 0, t1: 0, pairs: "", begun: new Map() };
 const POLL = 500, POLL_HIDDEN = 3000, BEGUN_FOR = 30000;
@@ -33,7 +34,7 @@ function followLive() {
 			lastWindow();
 		}
 	});
-	// While the mouse holds the ladder, nothing moves under it.
+	// While the mouse holds the ladder, nothing moves.
 	window.addEventListener("pointerdown", () => { live.gripped = true; }, true);
 	for (const name of ["pointerup", "pointercancel", "blur"]) window.addEventListener(name, () => { live.gripped = false; }, true);
 	showTitle(live.title);
@@ -65,7 +66,7 @@ function showState({ files, say: more }) {
 	byId("live-files").textContent = files.map((f) => `${f.name}: ${counted(f.count, f.log ? "event" : "frame")}`).join(", ");
 }
 
-// For a while: which files were replaced, as those of a lab are by the next one.
+// Shows for a while which files were replaced, as the next lab replaces those of a lab.
 function newBeginnings(files) {
 	for (const f of files) {
 		const known = live.begun.get(f.name);
@@ -76,7 +77,7 @@ function newBeginnings(files) {
 	return names.length ? [`${names.join(", ")}: begun anew. What was before is gone from the page.`] : [];
 }
 
-// A screen reader says it when it changes.
+// A screen reader announces it when it changes.
 function say(lines, news = []) {
 	const box = byId("live-say"), text = [...lines, ...news].join("\n");
 	if (box.dataset.text === text) return;
@@ -93,7 +94,7 @@ function showTitle(title) {
 // ---- new data ----
 
 async function takeSnapshot(data) {
-	// Other tables: the page is built anew.
+	// With other tables, the page is rebuilt.
 	if (Boolean(data.meta.log) !== Boolean(LOG) || data.meta.fromLogs !== META.fromLogs) {
 		location.reload();
 		return;
@@ -104,7 +105,7 @@ async function takeSnapshot(data) {
 		const planes = await inflate(text), type = ARRAYS[code], size = type.BYTES_PER_ELEMENT;
 		found[id.slice(7)] = size === 1 ? planes : joined(planes, type, size, planes.length / size);
 	}
-	// What is being unpacked belongs to the old data.
+	// Data being unpacked belong to the old snapshot.
 	while (inflating || live.gripped) await new Promise((done) => setTimeout(done, 10));
 	swapData(data, found);
 }
@@ -171,7 +172,7 @@ function noteWindow() {
 	[live.t0, live.t1] = [S.t0, S.t1];
 }
 
-// The newest packets that have a row each, or as much time as the user has chosen.
+// The newest packets that have a row each, or as long a time as the user has chosen.
 function lastWindow() {
 	const [first, last] = extent();
 	if (live.span !== null) setWindow(Math.max(first, last - live.span), last);
@@ -188,7 +189,7 @@ function lastWindow() {
 	noteWindow();
 }
 
-// ---- what stays as it is ----
+// ---- parts that stay unchanged ----
 
 const sameEnd = (a, b) => a.address === b.address && (a.qp === b.qp || a.qp === null || b.qp === null);
 const samePair = (p, q) => p.class === q.class && ((sameEnd(p.a, q.a) && sameEnd(p.b, q.b)) || (sameEnd(p.a, q.b) && sameEnd(p.b, q.a)));
@@ -226,7 +227,7 @@ function keepSelection(shift) {
 	};
 }
 
-// What the details of a packet say changes with this.
+// Identifies the contents of a packet's details.
 function detailsKey() {
 	const p = S.selected, m = P.message[p], related = LOG ? eventsOfPacket(p) : [];
 	return [p, P.flags[p], m, m === NONE ? "" : [M.status[m], M.answer[m], M.packets[m], M.repeats[m]], related, META.start];
@@ -247,7 +248,7 @@ async function refreshDetails() {
 	box.setAttribute("aria-live", "polite");
 }
 
-// Tables show the rows of before, or the newest ones if they did so.
+// Tables show the same rows as before, or the newest ones if they did so.
 function keepRows(shift) {
 	const { packets, messages, work, events } = S.grids;
 	const timeOf = [[packets, (row) => P.time[V.view[row]]], [messages, (row) => P.time[M.first[V.messages[row]]]], [work, (row) => W.begin[V.work[row]]], [events, (row) => E.time[eventList.items[row]]]];
@@ -271,7 +272,7 @@ function keepRows(shift) {
 
 const REBUILT = ["pairs", "stands", "keys", "lives", "states", "details", "fault-rules"].map((id) => `#${id}`).join(), FOCUSABLE = "button, summary, [tabindex]";
 
-// The focus, the scroll bars and what is folded out in parts that are built anew.
+// The focus, the scroll bars and the open parts of elements that are rebuilt.
 function keepFocus() {
 	const active = document.activeElement, box = active?.closest(REBUILT), at = box ? [...box.querySelectorAll(FOCUSABLE)].indexOf(active) : -1;
 	const name = (node) => `${node.closest("[id]").id} ${node.closest("tr")?.firstChild.textContent}`;

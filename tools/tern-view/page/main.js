@@ -76,7 +76,7 @@ function followTools() {
 	for (const [id, act] of Object.entries(acts)) byId(id).addEventListener("click", act);
 }
 
-// A small capture is shown whole, of a large one the beginning, where each packet has a row.
+// A small capture is shown whole, a large one from its beginning, where each packet has a row.
 function firstWindow() {
 	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), some = [];
 	const fit = Math.floor(rowsFitting(ladder.box.clientHeight) / (LOG ? 3 : 1));
@@ -158,7 +158,7 @@ function keysWhenDue() {
 	drawKeys();
 }
 
-// For tests, and for a look in the browser's console.
+// For tests, and for inspection in the browser's console.
 window.ternView = { META, P, M, E, W, R, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, barOf, ladder };
 
 start().catch((error) => {

@@ -1,9 +1,10 @@
-// What a log adds to a QP pair of the ladder: bars from doorbell to CQE, and the events at the two ends.
+// Additions of a log to a QP pair of the ladder: bars from doorbell to CQE, and the events at the
+// two ends.
 
 const MOST_DRAWN = 4000;    // with more events of a pair in a window, only the wrong ones are drawn
 const LOOK_AHEAD = 64;      // WQEs are fetched in this order, but a doorbell may be rung before an earlier fetch
 
-// [time, how dark the bar is from there on] of a work request, and its end.
+// [time, darkness of the bar from there on] of a work request, and its end.
 function barOf(w) {
 	const m = W.flags[w] & RECEIVES ? NONE : W.message[w], steps = [];
 	const add = (e, alpha) => { if (e !== NONE) steps.push([E.time[e], alpha, e, NONE]); };
@@ -17,7 +18,7 @@ function barOf(w) {
 	return { steps, end: W.cqe[w] };
 }
 
-// Work requests by pair, with the latest end so far, as V.latest for messages.
+// Work requests by pair, with the latest end so far, like V.latest for messages.
 function groupWork() {
 	const pairOf = (w) => (W.lane[w] === NONE ? NONE : W.lane[w] >>> 1);
 	V.workByPair = index(V.work.length, META.pairs.length, (k) => pairOf(V.work[k]));
@@ -73,7 +74,7 @@ Object.assign(Lane.prototype, {
 			g.fillRect(x, y[k], BAR, Math.max(0, (k + 1 < y.length ? y[k + 1] : bottom) - y[k]));
 		});
 		g.globalAlpha = 1;
-		// Where it begins and ends, also where the bar is pale.
+		// Marks the beginning and the end, also where the bar is pale.
 		g.fillRect(x, y[0], BAR, 1.5);
 		if (end !== NONE) g.fillRect(x, bottom - 1.5, BAR, 1.5);
 		if (m !== NONE && S.selected >= 0 && P.message[S.selected] === m) this.frame(x, y[0], bottom);
@@ -125,7 +126,7 @@ Object.assign(Lane.prototype, {
 	},
 });
 
-// A few words for the ladder. The members that are not columns may come later.
+// A few words for the ladder. The members that are not columns may arrive later.
 function shortText(e) {
 	const code = E.code[e], r = [TYPE.CHECK, TYPE.KEY, TYPE.QP_STATE, TYPE.RETRY, TYPE.DROPPED].includes(E.type[e]) ? recordOf(e, draw) : null;
 	switch (E.type[e]) {

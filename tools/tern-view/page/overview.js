@@ -16,7 +16,7 @@ function overviewBins(width) {
 	Object.assign(overview, { bins, events, hot, most, version: V.version, width });
 }
 
-// The events of a log, behind the packets; those that something is wrong with are hot as well.
+// The events of a log, drawn under the packets; those that report something wrong are hot as well.
 function eventBins(width, first, last, hot) {
 	const bins = new Uint32Array(E.n ? width : 0);
 	for (let e = 0; e < E.n; e++) {

@@ -1,4 +1,4 @@
-// The summary needs no packet: it is there before they are unpacked.
+// The summary needs no packets: it is shown before they are unpacked.
 
 function showSummary() {
 	const t = META.totals, mark = (name) => t.marks[Math.log2(MARK[name])];
@@ -71,14 +71,14 @@ const SHOWN_REFUSALS = 6;
 
 const marked = (bits) => (i) => P.flags[i] & bits;
 
-// Status of the filter, which packets, what they mean: "1 gap in the PSNs".
+// Status of the filter, the packets, their meaning: "1 gap in the PSNs".
 const STANDS = [["refused", marked(MARK.REFUSED), "request", "refused"], ["gap", marked(MARK.GAP), "gap", "in the PSNs"],
 	["retransmitted", marked(MARK.RETRANSMITTED), "packet", "retransmitted"], ["duplicate", marked(MARK.DUPLICATE), "duplicate", "of what was acknowledged"],
 	["negative", (i) => P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >> 5 === 1, "RNR NAK", "of a receiver without a buffer"],
 	["broken", marked(MARK.BAD_ICRC | MARK.MALFORMED), "frame", "with a wrong ICRC, or malformed"],
 	["congestion", marked(MARK.CE | MARK.BECN), "packet", "with a CE mark, or CNP"]];
 
-// What stands out in the log, with the first place of each.
+// Unusual events of the log, with the first position of each.
 function logStands() {
 	const lines = [], first = new Map();
 	for (let e = 0; e < E.n; e++) {
@@ -97,7 +97,7 @@ function logStands() {
 	return lines;
 }
 
-// Needs the packets: the places where something unusual begins.
+// Positions where something unusual begins. Needs the packets.
 function showStands() {
 	const lines = META.refusals.slice(0, SHOWN_REFUSALS).map(([request, nak]) => {
 		const rule = el("span");

@@ -3,7 +3,7 @@
 const S = { t0: 0, t1: 1, selected: -1, lane: 0, painters: [], asked: false, follow: [], even: true, events: true, event: -1, work: undefined };
 const SHORTEST = 1000;  // ns: a microsecond from top to bottom
 
-// The capture with a little room at both ends.
+// The capture with a small margin at both ends.
 function extent() {
 	const end = Math.max(META.duration, SHORTEST), room = end * 0.02;
 	return [-room, end + room];
@@ -58,7 +58,7 @@ function selectEvent(e) {
 	draw();
 }
 
-// The window in which an event and what is around it have a row each.
+// The window in which an event and its neighbours have a row each.
 function zoomToEvent(e) {
 	const pair = E.lane[e] === NONE ? -1 : E.lane[e] >>> 1;
 	if (pair >= 0 && V.pairs.includes(pair)) {
@@ -80,7 +80,7 @@ function zoomTo(packet) {
 	select(packet);
 }
 
-// The place in the view of the selected packet, or of the next one.
+// The index in the view of the selected packet, or of the next one.
 function placeOf(packet) {
 	let from = 0, to = V.view.length;
 	while (from < to) {

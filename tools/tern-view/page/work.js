@@ -22,7 +22,7 @@ function workEnds(w) {
 	return `${adapter}QP ${hex(W.qpn[w])}`;
 }
 
-// A row of the table in sight: what is around it is shown.
+// Shows the neighbourhood of a row of the table.
 function zoomToWork(w) {
 	const m = W.message[w], e = [W.cqe[w], W.wqe[w], W.posted[w]].find((at) => at !== NONE);
 	if (m !== NONE && placeOfMessage(m) >= 0) zoomTo(M.first[m]);
@@ -74,7 +74,7 @@ function chooseEvents() {
 	byId("e-count").textContent = `${count(n)} of ${count(E.n)} events`;
 }
 
-// The types of events to choose from: those that there are.
+// The types of events to choose from: those that occur.
 function fillTypes() {
 	const box = byId("e-type"), shown = new Set([...box.options].map((option) => Number(option.value)));
 	for (const type of new Set(LOG.totals.map(([kind]) => kind))) if (!shown.has(type)) box.append(el("option", { value: type }, nameOf(NAMES.types, type)));
@@ -123,7 +123,7 @@ function lowerIndex(list, wanted) {
 
 // ---- details ----
 
-// The events of a packet: those about itself, and what its work request went through.
+// The events of a packet: its own, and those of its work request.
 function eventsOfPacket(packet) {
 	const found = new Set(inGroup(E.byPacket, packet).subarray(0, 200));
 	const m = P.message[packet];
@@ -151,7 +151,7 @@ function workLine(m) {
 	return el("p.request", null, `Work request ${workName(w)} ${W.index[w]} of ${workEnds(w)}: ${text}. ${workStatus(w)}.`);
 }
 
-// What the log says of a refused packet: the rule that it broke.
+// The log's reason for a refused packet: the rule that it broke.
 async function loggedRule(packet) {
 	const denied = [...inGroup(E.byPacket, packet)].find((e) => E.type[e] === TYPE.CHECK && E.shown[e] & WRONG);
 	if (denied === undefined) return null;
