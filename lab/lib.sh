@@ -20,7 +20,7 @@ say() {
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
 }
 
-# die WHAT REMEDY: prints one line, with what to do, and exits.
+# die WHAT REMEDY: prints one line with the error and its remedy, and exits.
 die() {
 	printf 'tern: %s%s\n' "$1" "${2:+; $2}" >&2
 	exit 1
@@ -43,14 +43,14 @@ lock() {
 	flock 9
 }
 
-# logged NAME CMD...: runs CMD quietly with progress messages; keeps its output and shows the end of
-# it if CMD fails.
+# logged NAME CMD...: runs CMD quietly with progress messages; keeps its output and shows its end if
+# CMD fails.
 logged() {
 	local log=$TERN_CACHE/log/$1.log name=$1 status=0 ticker
 	shift
 	mkdir -p "${log%/*}"
 	: >"$log"
-	# Its sleep outlives it: a caller that reads our output must not wait for that.
+	# Its sleep outlives it: a caller that reads our output must not wait for it.
 	tick "$name" "$log" $$ </dev/null >/dev/null 9>&- &
 	ticker=$!
 	"$@" >"$log" 2>&1 </dev/null 9>&- || status=$?
@@ -83,7 +83,7 @@ room() {
 	fi
 }
 
-# from_debian OS-RELEASE: whether it is the file of a Debian system.
+# from_debian OS-RELEASE: whether the file belongs to a Debian system.
 from_debian() {
 	# shellcheck disable=SC1090
 	(ID='' && . "$1" && [ "$ID" = debian ]) 2>/dev/null
@@ -108,9 +108,9 @@ else
 	UNSHARE=(unshare --user --map-root-user --map-auto)
 fi
 
-# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built
-# from. The headers of a distribution's package refer to each other by absolute paths: they appear
-# where the package has them.
+# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source from which it was
+# built. The headers of a distribution's package refer to each other by absolute paths: they appear
+# at the paths of the package.
 bind_tree() {
 	local source root=${1%%/usr/src/*} dir binds=${TERN_BIND:+$TERN_BIND:}
 	if [ "$root" = "$1" ]; then
@@ -125,7 +125,7 @@ bind_tree() {
 	printf '%s' "$binds"
 }
 
-# copy RSYNC-ARG...: copies files whose contents differ, so that others keep their date.
+# copy RSYNC-ARG...: copies files whose contents differ, so that the others keep their date.
 copy() {
 	"$LAB/sysroot-run" rsync -rlcp "$@"
 }

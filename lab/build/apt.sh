@@ -1,5 +1,5 @@
-# Sourced by scripts of the lab: apt with a state of its own in the cache, which leaves the
-# machine's lists alone.
+# Sourced by scripts of the lab: apt with a state of its own in the cache, which does not touch the
+# machine's lists.
 # shellcheck shell=bash
 
 # apt_state NAME: sets $state and $apt_opts.
@@ -14,7 +14,7 @@ apt_state() {
 	)
 }
 
-# apt_lists SUITE...: reads their package lists, unless that was done in the last twelve hours.
+# apt_lists SUITE...: updates their package lists, unless that was done in the last twelve hours.
 apt_lists() {
 	local s
 	"$LAB/host-setup"

@@ -20,7 +20,7 @@ MERGED_USR = re.compile(r"(bin|sbin|lib|lib32|lib64|libx32)(/|$)")
 
 
 def read_excludes(path=EXCLUDES):
-    """{section: compiled pattern} of the sections scratch and large."""
+    """Returns {section: compiled pattern} of the sections scratch and large."""
     patterns, section = {}, None
     with open(path) as f:
         for line in f.read().splitlines():
@@ -37,7 +37,7 @@ def read_excludes(path=EXCLUDES):
 
 
 def walk(root):
-    """{path: stat} of the tree, without what is mounted in a chroot."""
+    """Returns {path: stat} of the tree, without mounts of a chroot."""
     found, todo = {}, [""]
     while todo:
         at = todo.pop()
@@ -60,8 +60,8 @@ def same(base, merged, path, old, new):
 
 
 def difference(base, merged, excludes, needed):
-    """(paths of the layer with their directories, paths of whiteouts). needed: paths of packages
-    that the image may lack."""
+    """Returns (paths of the layer with their directories, paths of whiteouts). needed: paths of
+    packages that the image may lack."""
     old, new = walk(base), walk(merged)
     scratch, large = (excludes[name].match for name in ("scratch", "large"))
 
@@ -71,7 +71,7 @@ def difference(base, merged, excludes, needed):
                                    or large(path)) or changed and not scratch(path)
 
     gone = {path for path in old if path not in new and not scratch(path) and not large(path)}
-    # A directory that is gone hides what it had.
+    # A whiteout of a removed directory also hides its contents.
     top = {
         path for path in gone if os.path.dirname(path) not in gone and (
             not os.path.dirname(path) or stat.S_ISDIR(new[os.path.dirname(path)].st_mode))
@@ -84,8 +84,8 @@ def difference(base, merged, excludes, needed):
 
 
 def installed(root):
-    """{package: [its dependencies, each a list of alternatives]} of the installed packages, and
-    {virtual package: provider}."""
+    """Returns {package: [its dependencies, each a list of alternatives]} of the installed
+    packages, and {virtual package: provider}."""
     packages, provides = {}, {}
     with open(os.path.join(root, "var/lib/dpkg/status")) as f:
         for paragraph in f.read().split("\n\n"):
@@ -102,7 +102,7 @@ def installed(root):
 
 
 def closure(root, names):
-    """The installed packages that `names` need, themselves included."""
+    """Returns the installed packages that `names` need, themselves included."""
     packages, provides = installed(root)
     found, todo = set(), list(names)
     while todo:
@@ -117,7 +117,7 @@ def closure(root, names):
 
 
 def files_of(root, packages):
-    """The paths that these packages own."""
+    """Returns the paths that these packages own."""
     info = os.path.join(root, "var/lib/dpkg/info")
     paths = set()
     for name in os.listdir(info):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the lab keeps of a run that failed: RUN-DIR/failure-N, with consoles, captures and the state
-of all machines. Bounded in time and size: a machine that does not answer leaves its console and
-what QEMU says."""
+"""Keeps the data of a failed run: RUN-DIR/failure-N, with consoles, captures and the state of
+all machines. Bounded in time and size: for a machine that does not answer, only its console and
+QEMU's state are kept."""
 import io
 import json
 import os
@@ -16,7 +16,7 @@ from lanes import read_lanes
 from machine import CAPTURE, EVENT_LOG
 
 KEPT = 5  # directories
-SECONDS = 30  # for the machines to answer, times the lane's factor
+SECONDS = 30  # limit for the machines to answer, times the lane's factor
 LIMIT = 32 << 20  # bytes of a machine's archive
 OUTPUT = 64 << 10  # bytes of CMD's output
 
@@ -33,15 +33,15 @@ def new_directory(run):
 
 
 def link_files(run, path):
-    """Consoles, captures and event logs, which the machines are still writing. The next run
-    replaces the files of the run directory."""
+    """Links consoles, captures and event logs, which the machines are still writing. The next
+    run replaces the files of the run directory."""
     for name in os.listdir(run):
         if re.fullmatch(rf"vm\d+\.log|{CAPTURE}|{EVENT_LOG}", name):
             os.link(f"{run}/{name}", f"{path}/{name}")
 
 
 def archives(machines, seconds):
-    """{machine's name: tar archive} of the machines that answer in time."""
+    """Returns {machine's name: tar archive} of the machines that answer in time."""
     found, waiting = {}, {}
     for m in machines:
         if not m.ready or m.process.poll() is not None:
@@ -60,7 +60,7 @@ def archives(machines, seconds):
             except OSError:
                 chunk = b""
             data += chunk
-            # The size in a line comes first.
+            # A line with the size comes first.
             at = data.find(b"\n", 0, 32)
             size = int(data[:at]) if at > 0 and data[:at].isdigit() else LIMIT
             if len(data) - at - 1 >= size:
@@ -71,7 +71,7 @@ def archives(machines, seconds):
 
 
 def adapters(lab, m):
-    """The properties of the machine's tern devices, as QEMU has them."""
+    """Returns the properties of the machine's tern devices, as QEMU has them."""
     def get(command, **arguments):
         return lab.qmp(m.name, {"execute": command, "arguments": arguments}, 5).get("return")
 

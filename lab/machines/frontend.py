@@ -24,7 +24,7 @@ def adapter_socket(lab, m, n):
 
 
 def control_socket(lab, m, n):
-    """Of the ternd that has adapter n of a machine."""
+    """Returns the control socket of the ternd that has adapter n of a machine."""
     host = host_of(lab, m)
     return f"{lab.tmp}/ternd{n}{f'-{host.number}' if host else ''}.ctl"
 
@@ -35,7 +35,7 @@ def host_of(lab, m):
 
 def start_daemons(lab):
     """Starts a ternd for each wire, with an adapter for each machine; on two hosts, one on each,
-    for the machines there. Returns the processes once their sockets exist."""
+    for its machines. Returns the processes once their sockets exist."""
     opt = lab.opt
     processes = []
     paths = []
@@ -51,7 +51,7 @@ def start_daemons(lab):
                 command += [
                     "--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])
                 ]
-            # A share for each, and one for an adapter that a test adds.
+            # A share for each adapter, and one for an adapter that a test adds.
             command += [
                 "--max-adapters",
                 str(len(here) + 1), "--control",
@@ -73,7 +73,8 @@ def start_daemons(lab):
 
 
 def devices(lab, m):
-    """The arguments of QEMU for the adapters of a machine, or for what Soft-RoCE has instead."""
+    """Returns QEMU's arguments for the adapters of a machine, or for Soft-RoCE's devices
+    instead."""
     if m.soft_roce:
         tap = hosts.open_tap(host_of(lab, m), m.name, lab.opt.mtu)
         m.fds.append(tap)
@@ -88,25 +89,25 @@ def devices(lab, m):
     return args
 
 
-# What labctl asks of our QEMU's device, as stock QEMU or ternd know it.
+# Translates requests of labctl for our QEMU's device to those for stock QEMU or ternd.
 
 
 def adapter_of(path):
-    """N of ternN or /machine/peripheral/ternN; None for other devices."""
+    """Returns N of ternN or /machine/peripheral/ternN; None for other devices."""
     name = path.removeprefix("/machine/peripheral/")
     return int(
         name.removeprefix("tern")) if name.startswith("tern") and name[4:].isdigit() else None
 
 
 def ask(lab, who, n, request):
-    """A request to the control socket of the ternd of a machine."""
+    """Sends a request to the control socket of the ternd of a machine."""
     m = next(m for m in lab.machines if m.name == who)
     return monitor.ternd(control_socket(lab, m, n), request)
 
 
 def attack(lab, who):
-    """Has ternd_attack attack the daemon of a machine, through an adapter that is added for it.
-    Returns what it has printed so far, and its status once it has ended."""
+    """Makes ternd_attack attack the daemon of a machine, through an adapter that is added for
+    it. Returns its output so far, and its status once it has ended."""
     control = control_socket(lab, next(m for m in lab.machines if m.name == who), 0)
     if control not in attacks:
         adapter, log = f"{lab.tmp}/attacker.sock", f"{lab.run}/attack.log"
@@ -127,8 +128,8 @@ def attack(lab, who):
 
 
 def qmp(lab, who, command):
-    """Executes a command that concerns an adapter, and returns its answer. Otherwise returns (None,
-    command), changed if need be."""
+    """Executes a command that concerns an adapter, and returns its answer. For others returns
+    (None, command), with the command changed if necessary."""
     name, args = command.get("execute"), command.get("arguments", {})
     if name in ("qom-set", "qom-get") and adapter_of(args.get("path", "")) is not None:
         n = adapter_of(args["path"])

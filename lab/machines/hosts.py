@@ -13,8 +13,8 @@ IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 
 
 class Host:
-    """A network namespace; `with` it, processes start in it. It lasts as long as its descriptor and
-    its processes."""
+    """A network namespace; processes that start in its `with` block run in it. It lasts as long
+    as its descriptor and its processes."""
     def __init__(self, number):
         self.number = number
         self.uplink = ("tap=tern0", "packet=tern0")[number - 1]
@@ -42,7 +42,7 @@ class Host:
 
 
 def make_hosts(mtu):
-    """The hosts, ready for their daemons. `mtu`: of the machines' network."""
+    """Returns the hosts, ready for their daemons. `mtu`: of the machines' network."""
     hosts = [Host(1), Host(2)]
     hosts[0].ip("link add under type veth peer name peer",
                 f"link set peer netns /proc/{os.getpid()}/fd/{hosts[1].fd}")
@@ -58,13 +58,13 @@ def make_hosts(mtu):
 
 
 def join(host, mtu):
-    """Puts the tap of a running ternd into the bridge."""
+    """Adds the tap of a running ternd to the bridge."""
     if host.uplink.startswith("tap="):
         host.ip(f"link set tern0 mtu {mtu} master br0 up")
 
 
 def open_tap(host, name, mtu):
-    """A tap in the bridge, for a virtio-net with all its offloads."""
+    """Creates a tap in the bridge, for a virtio-net with all its offloads."""
     with host:
         tap = open("/dev/net/tun", "r+b", buffering=0)
         fcntl.ioctl(tap, TUNSETIFF,

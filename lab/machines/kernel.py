@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A kernel of the user's, for run-vm --kernel: where it is, what it lacks, and where tern's drivers
-for it come from."""
+"""A kernel of the user's, for run-vm --kernel: its location, missing options, and the source of
+tern's drivers for it."""
 import bz2
 import glob
 import lzma
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 FRAGMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel.config")
 BZIMAGE = "arch/x86/boot/bzImage"
 MODULE = re.compile(r"([^/]+)\.ko(?:\.(?:xz|zst|gz))?$")
-# The modules of options whose names do not tell them.
+# Modules whose names differ from those of their options.
 MODULE_OF = {
     "EROFS_FS": "erofs", "OVERLAY_FS": "overlay", "NET_9P": "9pnet",
     "NET_9P_VIRTIO": "9pnet_virtio", "9P_FS": "9p", "PACKET": "af_packet", "INFINIBAND": "ib_core",
@@ -23,7 +23,7 @@ MODULE_OF = {
 
 
 class Wrong(Exception):
-    """What is wrong with the kernel, in a line for the user."""
+    """An error of the kernel, in a line for the user."""
 
 
 @dataclass
@@ -31,12 +31,12 @@ class Kernel:
     image: str
     release: str
     modules: str = ""  # the directory of its modules, empty: it has none, or the lab takes them from the tree
-    tree: str = ""  # where it was built, or the headers of its package
+    tree: str = ""  # the tree that built it, or the headers of its package
     drivers: str = ""  # "kernel": it has tern's; "tree": the lab builds them for the tree
 
 
 def header(path):
-    """The beginning of a bzImage, up to its payload, and the release."""
+    """Returns the beginning of a bzImage, up to its payload, and the release."""
     try:
         with open(path, "rb") as f:
             data = f.read(65536)
@@ -57,8 +57,7 @@ def decompressed(data):
         if data[:6] == b"\xfd7zXZ\0" or data[:3] == b"\x5d\0\0":
             return lzma.LZMADecompressor().decompress(data)
         if data[:4] == b"\x28\xb5\x2f\xfd":
-            # The size of the kernel follows the archive: zstd complains, behind what it has
-            # written.
+            # The size of the kernel follows the archive: zstd complains after writing its output.
             return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL).stdout
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
@@ -67,7 +66,7 @@ def decompressed(data):
 
 
 def ikconfig(path):
-    """The text of the configuration in a bzImage built with CONFIG_IKCONFIG=y; None if there is
+    """Returns the configuration in a bzImage built with CONFIG_IKCONFIG=y; None if there is
     none."""
     data, _ = header(path)
     sectors = data[0x1f1] or 4
@@ -80,12 +79,12 @@ def ikconfig(path):
 
 
 def read_config(text):
-    """{option without CONFIG_: value} of the options that are y or m."""
+    """Returns {option without CONFIG_: value} of the options that are y or m."""
     return dict(re.findall(r"^CONFIG_(\w+)=([ym])$", text, re.M))
 
 
 def config_of(k):
-    """The configuration of a kernel, or None if there is no trace of it."""
+    """Returns the configuration of a kernel, or None if it cannot be found."""
     beside = os.path.join(os.path.dirname(k.image), f"config-{k.release}")
     boot = re.sub(r"(/usr)?/lib/modules/[^/]+$", "",
                   k.modules) + f"/boot/config-{k.release}" if k.modules else ""
@@ -102,8 +101,8 @@ def config_of(k):
 
 
 def module_names(k):
-    """(modules, what is built in), by name with underscores. None for a set of which nothing is
-    known."""
+    """Returns (modules, built-in modules), by name with underscores. None for a set that is
+    unknown."""
     def names(paths):
         return {m[1].replace("-", "_") for m in map(MODULE.search, paths) if m}
 
@@ -123,8 +122,8 @@ def module_names(k):
 
 
 def read_fragment(path=FRAGMENT):
-    """{section: [option]} of lab/machines/kernel.config. Options that its title names are required
-    instead of those below it."""
+    """Returns {section: [option]} of lab/machines/kernel.config. Options in a section's title
+    are required instead of those below it."""
     sections, section = {}, None
     with open(path) as f:
         for line in f.read().splitlines():
@@ -139,8 +138,8 @@ def read_fragment(path=FRAGMENT):
 
 
 def missing(k, config, modules, builtin, tern):
-    """The options that the lab needs and the kernel lacks. Without its configuration, only modules
-    tell. tern: also tern's."""
+    """Returns the options that the lab needs and the kernel lacks. Without the configuration,
+    only modules show them. tern: include tern's."""
     sections = read_fragment()
     fixed = sections["built in"] + (sections["for tern, selected by others"] if tern else [])
     fixed += sections["to build tern as modules"] if k.drivers == "tree" else []
@@ -157,7 +156,7 @@ def missing(k, config, modules, builtin, tern):
 
 
 def find_image(path):
-    """The kernel that --kernel names, without its modules if these are for --modules to name."""
+    """Returns the kernel that --kernel names, without its modules if --modules must name them."""
     if os.path.isfile(path):
         tree = path.removesuffix(f"/{BZIMAGE}")
         return Kernel(path,
@@ -183,9 +182,9 @@ def find_image(path):
 
 
 def find_build(modules):
-    """What `build` beside the modules refers to: the tree, or the headers of a distribution's
-    package. Its target may be a path of the system that the modules belong to: packages unpacked in
-    a directory have it below that directory."""
+    """Returns the target of `build` next to the modules: the tree, or the headers of a
+    distribution's package. The link may contain a path of the modules' system: packages unpacked
+    in a directory have the target below that directory."""
     link = f"{modules}/build"
     root = re.sub(r"(/usr)?/lib/modules/[^/]+$", "", modules)
     target = os.readlink(link) if os.path.islink(link) else link
@@ -196,7 +195,7 @@ def find_build(modules):
 
 
 def find_modules(k, path):
-    """The directory that --modules names."""
+    """Returns the directory that --modules names."""
     for found in (f"{path}/lib/modules/{k.release}", f"{path}/usr/lib/modules/{k.release}", path):
         if os.path.isdir(found) and any(
                 os.path.exists(f"{found}/{name}")
@@ -210,8 +209,8 @@ def find_modules(k, path):
 
 
 def find(path, modules, tern):
-    """The Kernel that --kernel and --modules name. tern: "needed", "later" (--no-driver) or ""
-    (--no-tern)."""
+    """Returns the Kernel that --kernel and --modules name. tern: "needed", "later" (--no-driver)
+    or "" (--no-tern)."""
     k = find_image(os.path.realpath(path))
     if modules:
         k.modules = find_modules(k, os.path.realpath(modules))

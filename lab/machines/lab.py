@@ -47,9 +47,9 @@ def say(text):
 
 
 def kvm_works(qemu, kernel):
-    """Whether KVM boots `kernel` as far as the missing root file system. Under nested
+    """Returns whether KVM boots `kernel` as far as the missing root file system. Under nested
     virtualisation /dev/kvm may exist and fail in a kernel's first instructions. The result is
-    remembered until the host boots again."""
+    cached until the host boots again."""
     try:
         boot = open("/proc/sys/kernel/random/boot_id").read().strip()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -73,7 +73,7 @@ def kvm_works(qemu, kernel):
 
 class Lab:
     def __init__(self, opt, again):
-        """again: how often machines that do not boot may be restarted."""
+        """again: number of restarts allowed for machines that do not boot."""
         self.opt = opt
         self.again = again
         suffix = "" if opt.lane == LANES[0] else f"-{opt.lane}"
@@ -123,8 +123,7 @@ class Lab:
                     r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") +
                 (f"|{EVENT_LOG}" if self.opt.events else ""), f):
                 os.unlink(os.path.join(self.run, f))
-        # In /tmp, because the names of sockets are short. Removes the directories of labs that were
-        # killed.
+        # In /tmp, because socket names must be short. Removes the directories of killed labs.
         for d in os.listdir("/tmp"):
             if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
                 try:
@@ -155,7 +154,7 @@ class Lab:
                     "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"
                 ], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
-        # Empty: the kernel has the drivers.
+        # Empty if the kernel has the drivers.
         drivers = os.environ.get("TERN_DRIVERS", "" if opt.kernel else self.out)
         driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and (
             not drivers or os.path.exists(f"{TOP}/{drivers}/tern.ko"))
@@ -209,7 +208,7 @@ class Lab:
             self.watch(first.ports["err"], self.output, 2)
 
     def start_machine(self, m, kvm):
-        """Starts the QEMU of a machine that is connected, and watches it."""
+        """Starts the QEMU of a connected machine, and watches it."""
         add_ports(m, self.opt)
         if self.opt.front == "vfio-user" and not self.opt.no_tern:
             m.args += frontend.devices(self, m)
@@ -302,7 +301,7 @@ class Lab:
                     answer = {"return": {}}
             except (ValueError, OSError) as e:
                 answer = {"error": {"class": "Lab", "desc": str(e)}}
-            if m.process.poll() is not None:  # it had itself killed
+            if m.process.poll() is not None:  # the machine has killed itself
                 return
             sock.setblocking(True)
             sock.sendall(json.dumps(answer).encode() + b"\n")
@@ -403,7 +402,7 @@ class Lab:
                     handler(*args)
 
     def boot_trouble(self, m, seconds, limit):
-        """Raises an exception if a machine that is booting for so long has stalled or is late."""
+        """Raises an exception if a machine has stalled or takes too long to boot."""
         if seconds > limit:
             raise Trouble(f"{m.name} did not boot in {limit:.0f} s", m)
         if self.again and self.stalled(m):
@@ -427,7 +426,7 @@ class Lab:
             say(f"stall: {m.name}: {line}")
 
     def stop(self, seconds):
-        """Ends all processes; returns a line for each that did not end as it should."""
+        """Ends all processes; returns a line for each that did not end normally."""
         if self.saved_tty:
             termios.tcsetattr(0, termios.TCSADRAIN, self.saved_tty)
         bad = end_all({m.name: m.process for m in self.machines if m.process and not m.killed},
@@ -447,7 +446,7 @@ class Lab:
         found = []
         for m in self.machines:
             path = os.path.join(self.run, f"{m.name}.log")
-            foreign = 0  # warnings that have begun: those of two processors mix
+            foreign = 0  # open warnings: those of two processors mix
             for line in open(path, errors="replace").read().splitlines():
                 foreign = max(0, foreign - ("end trace" in line)) + bool(FOREIGN.search(line))
                 if not foreign and BAD.search(line) and not HARMLESS.search(line):
@@ -461,8 +460,8 @@ def write_all(fd, data):
 
 
 def end_all(processes, seconds):
-    """Ends {name: process}; returns a line for each that crashed, reported a failure or had to be
-    killed."""
+    """Ends {name: process}; returns a line for each that crashed, reported a failure or had to
+    be killed."""
     bad = []
     for p in processes.values():
         if p.poll() is None:
@@ -490,7 +489,7 @@ class Trouble(Exception):
 
 
 class Stalled(Trouble):
-    """The machines may be started again."""
+    """Raised if the machines may be started again."""
 
 
 # QEMU stops its processors first, which takes time on a busy host.
@@ -498,7 +497,7 @@ ENDING = 60
 
 
 def collected(lab, status, why):
-    """Collects the state of the machines; returns the end of the line that says where it is."""
+    """Collects the state of the machines; returns the end of the line that names its location."""
     try:
         return f"consoles, counters and resources are in {os.path.relpath(failure.collect(lab, status, why), TOP)}"
     except OSError as e:  # a full disk
@@ -506,8 +505,8 @@ def collected(lab, status, why):
 
 
 def run(opt, again):
-    """Runs a lab; returns it with the command's exit status, or with None if a machine stalled and
-    may be restarted."""
+    """Runs a lab; returns it with the command's exit status, or with None if a machine stalled
+    and may be restarted."""
     lab = Lab(opt, again)
     why = ""
     seconds = 2
@@ -525,7 +524,7 @@ def run(opt, again):
             status = None if isinstance(t, Stalled) else t.status
         if status == 0 and opt.judge_kernels and lab.kernel_complaints():
             why = "a kernel complained"
-        # The status of a login says nothing: it is that of whatever was typed last.
+        # Ignore the status of a login: it is that of the last command typed.
         if (why or status and not opt.tty) and status is not None and not opt.no_collect:
             say(f"run-vm: {why or f'exit status {status}'}; {collected(lab, status, why)}")
         seconds = 2 if status is None else ENDING

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A machine of the lab, the wires between machines, and the archive of files that a machine boots
-with."""
+"""A machine of the lab, the wires between machines, and the archive of files with which a
+machine boots."""
 import io
 import os
 import socket
@@ -26,7 +26,7 @@ class Machine:
         self.ports = {}
 
     def pair(self):
-        """A socket pair: one end stays here, this machine's QEMU inherits the other."""
+        """Returns one end of a socket pair; this machine's QEMU inherits the other."""
         mine, theirs = socket.socketpair()
         theirs.set_inheritable(True)
         self.fds.append(theirs)
@@ -42,12 +42,12 @@ class Machine:
         ]
 
 
-# Files of a run directory: what wire_of() and adapter_properties() name.
+# Files of a run directory, named by wire_of() and adapter_properties().
 CAPTURE, EVENT_LOG = r"wire\d*\.pcap", r"vm\d+(-\d+)?\.events"
 
 
 def wire_of(adapter):
-    """The name of the wire that connects this adapter of all machines."""
+    """Returns the name of the wire that connects this adapter of all machines."""
     return f"wire{adapter or ''}"
 
 
@@ -85,7 +85,7 @@ def wire(machines, net):
 
 
 def connect(opt, machines):
-    """Connects the machines. Those of a single machine's wires end in this process: returns their
+    """Connects the machines. The wires of a single machine end in this process: returns their
     sockets."""
     wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
     if opt.front == "vfio-user":
@@ -113,7 +113,7 @@ def connect(opt, machines):
 
 
 def add_ports(m, opt):
-    """The ports between guest-init and the lab."""
+    """Adds the ports between guest-init and the lab."""
     m.args += ["-device", "virtio-serial-pci,max_ports=8"]
     m.port(1, "ctl")
     m.port(4, "lab")
@@ -131,7 +131,7 @@ def add_ports(m, opt):
 
 
 def adapter_properties(m, n, opt, run):
-    """The properties of adapter n of a machine, whatever has it."""
+    """Returns the properties of adapter n of a machine, for any front end."""
     props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
     if opt.pcap and m.index == 1:
         props.append(f"pcap={run}/{wire_of(n)}.pcap")
@@ -151,7 +151,7 @@ def soft_roce_device(m, opt):
 
 
 def add_adapters(m, opt, run):
-    """The tern adapters, or what takes their place."""
+    """Adds the tern adapters, or their replacements."""
     if m.soft_roce:
         m.args += soft_roce_device(m, opt)
     elif not opt.no_tern:
@@ -166,7 +166,7 @@ def add_adapters(m, opt, run):
 
 
 def add_second_wire(m, opt):
-    """The end of the second wire."""
+    """Adds the end of the second wire."""
     if opt.virtio_wire:
         m.args += [
             "-device",
@@ -207,8 +207,8 @@ def qemu_command(m, lab, initrd, kvm):
 
 
 def memory(opt):
-    """A socket and an equal part of the memory for each node. ternd accesses memory that is
-    shared."""
+    """Returns the arguments for nodes with equal parts of the processors and the memory. ternd
+    accesses shared memory."""
     shared = opt.front == "vfio-user"
     kind, more = ("memfd", ",share=on") if shared else ("ram", "")
     if opt.nodes == 1:
@@ -231,7 +231,7 @@ def memory(opt):
 
 
 def root_ports(number):
-    """A port for each adapter, and an empty one."""
+    """Returns a port for each adapter, and an empty one."""
     args = []
     for n in range(1, number + 1):
         args += [
@@ -242,8 +242,8 @@ def root_ports(number):
 
 
 def layers(image):
-    """What lies over the root file system: another kernel's modules, packages. The initramfs finds
-    them by their serial numbers."""
+    """Returns the layers over the root file system: another kernel's modules, packages. The
+    initramfs finds them by their serial numbers."""
     args = []
     found = [
         path for path in (f"{image}/modules.erofs", os.environ.get("TERN_PACKAGES"))
@@ -258,7 +258,7 @@ def layers(image):
 
 
 def share(tag, path, more):
-    """A directory of the host that guests mount by 9p."""
+    """Returns the arguments for a directory of the host that guests mount by 9p."""
     return [
         "-fsdev", f"local,id={tag},path={path},security_model=none{more},multidevs=remap",
         "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
@@ -266,8 +266,8 @@ def share(tag, path, more):
 
 
 def cpio(files):
-    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first
-    initramfs."""
+    """Returns a newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the
+    first initramfs."""
     out = io.BytesIO()
 
     def entry(name, mode, data):

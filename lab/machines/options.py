@@ -149,14 +149,14 @@ def arguments():
 
 
 def split_prop(text):
-    """(machine or None, adapter or None, K=V) of a --device-prop."""
+    """Parses (machine or None, adapter or None, K=V) of a --device-prop."""
     m = re.fullmatch(r"(?:vm(\d+):)?(?:(\d+):)?(.*)", text, re.S)
     return *(None if n is None else int(n) for n in m.groups()[:2]), m[3]
 
 
 def check_kernel(p, a):
-    """Sets a.own to the kernel.Kernel of --kernel. In the sysroot, which does not show it, run-vm
-    has taken all of it."""
+    """Sets a.own to the kernel.Kernel of --kernel. In the sysroot, where the kernel is not
+    visible, run-vm has already processed it."""
     a.own = None
     if a.modules and not a.kernel:
         p.error("--modules belongs to --kernel")
@@ -183,7 +183,7 @@ def check_packages(p, a):
 
 
 def plan(a):
-    """Returns what run-vm must prepare before the machines start, as shell assignments."""
+    """Returns the preparations of run-vm before the machines start, as shell assignments."""
     path = {
         name: os.path.realpath(getattr(a, name)) if getattr(a, name) else ""
         for name in ("share", "run_dir", "overlay")

@@ -5,14 +5,14 @@ import re
 import time
 
 STALL = b"detected stalls on CPUs"
-# Registers and code in a trace add nothing to the function names.
+# Registers and code in a trace add no information to the function names.
 _DULL = re.compile(
     r"\] (R[A-D0-9][A-Z0-9]*|RSP|RDX|FS|CS|CR2|DR\d|PKRU|Code|Modules linked in|Hardware name)\b")
 _PROCESSOR = re.compile(r"^(CPU#|.*\b(RIP|EIP)=|.*\b(LVTT|Timer|ISR|IRR)\b)")
 
 
 def first_report(path, lines=45):
-    """The kernel's lines from the first stall report on."""
+    """Returns the kernel's lines from the first stall report on."""
     with open(path, errors="replace") as f:
         text = f.read().splitlines()
     start = next((i for i, line in enumerate(text) if STALL.decode() in line), None)
@@ -22,7 +22,8 @@ def first_report(path, lines=45):
 
 
 def in_driver(report):
-    """Whether a driver of tern appears in the report: it is the cause then, not the machine."""
+    """Returns whether a driver of tern appears in the report: then it is the cause, not the
+    machine."""
     return any(re.search(r"(^|[\s:])tern_\w+\+0x|\[tern(_ib)?\]", line) for line in report)
 
 
@@ -44,10 +45,10 @@ def _processors(ask):
 
 
 def describe(pid, ask):
-    """Lines about the QEMU with process id pid; ask() sends it a QMP command."""
+    """Returns lines about the QEMU with process id pid; ask() sends it a QMP command."""
     lines = []
     try:
-        # Twice, to show what makes progress.
+        # Twice, to show which threads make progress.
         for i in range(2):
             time.sleep(i)
             lines += _threads(pid)
