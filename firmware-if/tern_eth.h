@@ -30,7 +30,7 @@ static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
 #define TERN_ETH_MAX_TSO_HEADER		256	/* bytes of the headers */
 
 /*
- * What the device does to a frame before it sends it: the first descriptor of the
+ * Changes that the device makes to a frame before sending it: the first descriptor of the
  * frame, or the segment of a send WQE of a raw QP. Offsets count from the first
  * byte of the frame, before a tag is inserted.
  */

@@ -324,7 +324,7 @@ struct tern_cqe {
 };
 static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 
-/* How a CQE with TERN_CQE_F_TM_MATCH differs; the rest is as in struct tern_cqe. */
+/* Fields that differ in a CQE with TERN_CQE_F_TM_MATCH; the rest is as in struct tern_cqe. */
 struct tern_tm_cqe {
 	__u8	rsvd_0[24];
 	__le32	app_ctx;	/* of the message's header */

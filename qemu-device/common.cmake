@@ -1,4 +1,4 @@
-# What the engine and the runner have in common: language, build type and warnings.
+# Settings that the engine and the runner share: language, build type and warnings.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

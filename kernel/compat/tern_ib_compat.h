@@ -225,8 +225,8 @@ static inline bool tern_compat_modify_qp_is_ok(enum ib_qp_state cur,
 #define ib_modify_qp_is_ok tern_compat_modify_qp_is_ok
 
 /*
- * What operations need that such a kernel lacks; Kbuild takes them out of the
- * driver's tables.
+ * Such a kernel lacks these definitions, which some operations need; Kbuild
+ * removes the operations from the driver's tables.
  */
 #ifndef TERN_HAVE_MMAP_GET_PFNS
 struct pci_dev;

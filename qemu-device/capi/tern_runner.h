@@ -125,8 +125,7 @@ typedef struct TernEventFile {
 
 /* Before tern_runner_start(). Returns false without memory or a thread. */
 bool tern_runner_log_events(TernRunner *r, const TernEventFile *file);
-/* Events logged before are in the file when it returns. No effect without a
- * log. */
+/* Earlier events are in the file when it returns. No effect without a log. */
 void tern_runner_flush_events(TernRunner *r);
 /* The same; the device clock has another epoch from here on. */
 void tern_runner_set_event_epoch(TernRunner *r, uint64_t epoch);

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The engine behind tern_engine.h implements the device, and the runner behind
- * tern_runner.h calls the engine. These files provide a PCI function, guest
+ * The engine (tern_engine.h) implements the device, and the runner
+ * (tern_runner.h) calls the engine. These files provide a PCI function, guest
  * memory, a wire, interrupts and time:
  *   tern.c       properties, PCI function, registers, reset
  *   tern-dma.c   guest memory by DMA address

@@ -18,7 +18,7 @@
 
 namespace tern::daemon {
 
-// What happens to the VLAN tag of a frame while it is copied.
+// Change of a frame's VLAN tag while the frame is copied.
 struct TagChange {
   enum class Kind : std::uint8_t { kKeep, kStrip, kInsert };
   Kind kind = Kind::kKeep;

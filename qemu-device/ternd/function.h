@@ -41,7 +41,7 @@ class FunctionOwner {
   virtual void log(int priority, const char* message) = 0;
 };
 
-// The file and the memory behind BAR4; both have ConfigSpace::Options::dm_size bytes.
+// The file and the memory of BAR4; both have ConfigSpace::Options::dm_size bytes.
 struct DmFile {
   int fd = -1;
   std::byte* data = nullptr;

@@ -17,7 +17,7 @@ namespace tern {
 class DmaGate {
  public:
   virtual ~DmaGate() = default;
-  // How many of `len` bytes from `addr` may be mapped now; 0: treat the address as not RAM.
+  // Returns how many of `len` bytes from `addr` may be mapped now; 0: treat the address as not RAM.
   virtual std::uint64_t reachable(std::uint64_t addr, std::uint64_t len, bool write) = 0;
 };
 

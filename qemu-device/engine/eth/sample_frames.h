@@ -32,7 +32,7 @@ struct SampleFrame {
   std::vector<std::uint8_t> extensions{};  // of IPv6, each of 8 bytes
   std::size_t tcp_options = 0;
   std::size_t payload = 0;
-  std::size_t padding = 0;  // behind the IP packet
+  std::size_t padding = 0;  // after the IP packet
   bool fragment = false;    // IPv4: more fragments
   std::uint16_t src_port = 0x1234;
   std::uint16_t dst_port = 0x5678;

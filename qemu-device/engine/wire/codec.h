@@ -15,7 +15,7 @@ inline constexpr std::uint16_t kRoceUdpPort = 4791;
 // Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + BTH and extension headers (up to 44) + ICRC 4 + pad 3.
 inline constexpr std::size_t kMaxFrameOverhead = 128;
 
-// How the device treats a received frame with a wrong ICRC.
+// Treatment of a received frame with a wrong ICRC.
 enum class IcrcMode : std::uint8_t {
   kCheck,  // drops it
   kWarn,   // accepts and counts it
