@@ -17,6 +17,10 @@ exchange() {
 	ibv_rc_pingpong -d tern0 -g "$(gid-index v4)" -c 10.77.0.2 && wait $!
 }
 
+objects() { tern-objects | grep -v alive_gid; }
+same_objects() { [ "$(objects)" = "$before" ]; }
+
+before=$(objects)
 check exchange exchange
-check no-objects-left until_true 10 sh -c '! tern-objects | grep -v alive_gid | grep -q alive_qp'
+check no-objects-left until_true 10 same_objects
 exit $failed
