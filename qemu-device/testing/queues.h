@@ -28,7 +28,7 @@ class TestEq {
   // The same for a page fault queue.
   std::optional<tern_fault> take_fault();
   [[nodiscard]] std::vector<tern_eqe> take_all();
-  // Consumes all events, also beside another thread's commands. Returns their number.
+  // Consumes all events, also during another thread's commands. Returns their number.
   unsigned drain();
   [[nodiscard]] std::uint16_t vector() const { return vector_; }
 

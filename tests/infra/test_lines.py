@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""gtest-lines, with programs that speak as GoogleTest does: no test is lost, whatever ends a
+"""tests/tap/gtest, with programs that speak as GoogleTest does: no test is lost, whatever ends a
 process."""
 import os
 import shutil

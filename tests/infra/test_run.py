@@ -23,7 +23,7 @@ import unittest.mock
 import xml.etree.ElementTree
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Does without a guest what guest-run does in one.
+# Does without a guest what run-tests does in one.
 RUN_VM = r"""#!/bin/bash
 while [ "$1" != -- ]; do [ "$1" != --share ] || share=$2; shift; done
 echo boots

@@ -50,8 +50,8 @@ struct Headers {
 // counts as absent, like all headers above it. As on other adapters, flows match a packet whose
 // payload is cut. A frame shorter than an Ethernet header has no layer. Up to two tags of types
 // 0x8100 and 0x88a8 are skipped; the outer one is in fields.vlan if its type is 0x8100. After an
-// IPv6 routing header with segments left, nothing is taken for TCP or UDP: the checksums are those
-// of the last destination.
+// IPv6 routing header with segments left, nothing is taken for TCP or UDP: their checksums cover
+// the last destination.
 [[nodiscard]] Headers parse(std::span<const std::byte> frame);
 // Parses the outer headers of a frame whose payload is elsewhere, as if every length in them were
 // that of `headers`.

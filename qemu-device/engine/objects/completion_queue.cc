@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 
 constexpr Nanos kNanosPerMicro = 1000;
-constexpr Nanos kRetry = 1'000'000;  // of an event that did not fit the EQ
+constexpr Nanos kRetry = 1'000'000;  // until an event that did not fit the EQ is tried again
 
 bool size_ok(unsigned log_size) { return log_size >= kMinLogCq && log_size <= kMaxLogCq; }
 

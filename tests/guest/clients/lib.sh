@@ -37,7 +37,7 @@ set -u
 work=/run/client-$group
 # Kernel modules and programs that Debian does not build.
 modules=/mnt/tern/$OUT/clients
-# load MODULE...: the module of build-client-modules, after what the kernel's own needs; without
+# load MODULE...: the module of lab/build/client-modules, after what the kernel's own needs; without
 # one, the kernel's.
 load() {
 	local m dep
@@ -51,7 +51,7 @@ load() {
 }
 # load_there MODULE...: the same in vm2.
 load_there() { on2 "modules=$modules; $(declare -f load); load $*"; }
-# unload MODULE...: unloads those of build-client-modules.
+# unload MODULE...: unloads those of lab/build/client-modules.
 unload() {
 	local m
 	for m; do [ ! -e "$modules/$m.ko" ] || rmmod "${m//-/_}" || return; done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ninep.sh: diod in vm2 serves a directory by 9P over RDMA, and vm1 mounts it. Debian's diod lacks
-# RDMA: build-client-programs makes it.
+# RDMA: lab/build/client-programs makes it.
 #
 # Test: ninep
 # Tier: clients, 900 s

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # rnbd.sh: vm2 exports a disk in memory by RNBD over RTRS, and vm1 maps it. Debian's kernel has
-# neither: build-client-modules makes them.
+# neither: lab/build/client-modules makes them.
 #
 # Test: rnbd
 # Tier: clients, 900 s

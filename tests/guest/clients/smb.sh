@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # smb.sh: ksmbd in vm2 serves a directory in memory by SMB Direct, and vm1 mounts it. Debian's
-# kernel has SMB without RDMA: build-client-modules makes both modules with it.
+# kernel has SMB without RDMA: lab/build/client-modules makes both modules with it.
 #
 # Test: smb
 # Tier: clients, 900 s

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # valkey.sh: valkey over RDMA in vm2, and its own test in vm1, which sets random values and compares
-# what it gets. Debian's valkey lacks RDMA: build-client-programs makes it.
+# what it gets. Debian's valkey lacks RDMA: lab/build/client-programs makes it.
 #
 # Test: valkey
 # Tier: clients, 900 s
