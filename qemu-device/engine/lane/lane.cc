@@ -67,7 +67,8 @@ std::uint32_t Context::path_mtu() const {
 
 std::uint32_t Context::mtu() const { return static_cast<const Lane*>(this)->port_.addresses.mtu(); }
 
-std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from) {
+std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes,
+                                  const Connection& from) {
   auto* const lane = static_cast<Lane*>(this);
   const std::uint64_t before = lane->received;
   lane->port_.ethernet.emit(

@@ -7,11 +7,11 @@
 
 #include "core/list.h"
 #include "core/table.h"
+#include "lane/sq_poller.h"
 #include "objects/context.h"
 #include "objects/srq.h"
 #include "objects/uar_pages.h"
 #include "transport/qp.h"
-#include "transport/sq_poller.h"
 #include "wire/packet.h"
 
 namespace tern {

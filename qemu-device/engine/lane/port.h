@@ -14,7 +14,7 @@
 #include "core/table.h"
 #include "eth/addresses.h"
 #include "eth/ethernet.h"
-#include "transport/multicast.h"
+#include "lane/multicast.h"
 #include "transport/qp.h"
 #include "wire/codec.h"
 #include "wire/packet.h"

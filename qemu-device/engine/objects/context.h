@@ -26,6 +26,7 @@
 
 namespace tern {
 
+class Connection;
 class Cq;
 class Qp;
 class Srq;
@@ -73,7 +74,7 @@ class Context {
   [[nodiscard]] std::uint32_t mtu() const;
   // Sends the frame in the first `bytes` bytes of `room` for the raw QP `from`: Ethernet::emit().
   // Returns the cost to charge its turn with, in bytes, copies to local QPs included.
-  std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from);
+  std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Connection& from);
   // Whether flows and RSS groups may refer to the QP: it is a raw QP with a receive queue.
   [[nodiscard]] bool takes_frames(std::uint32_t qpn) const;
   // Delivers a frame to such a QP. Returns whether the frame was stored; the QP counts those it

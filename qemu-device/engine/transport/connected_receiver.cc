@@ -2,7 +2,7 @@
 #include "transport/connected_receiver.h"
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 
 namespace tern {
 

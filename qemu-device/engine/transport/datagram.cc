@@ -5,7 +5,7 @@
 #include <array>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
 

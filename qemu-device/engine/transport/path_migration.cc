@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 
 namespace tern {
 

@@ -12,11 +12,11 @@
 
 namespace tern {
 
-class Qp;
+class Connection;
 
 class PathMigration {
  public:
-  explicit PathMigration(Qp& qp) : qp_(qp) {}
+  explicit PathMigration(Connection& qp) : qp_(qp) {}
 
   // Software loads an alternate path, in the contract's byte order, whose route was resolved.
   void load(const tern_qp_alt& alt, const Route& route);
@@ -47,7 +47,7 @@ class PathMigration {
   [[nodiscard]] bool by_alternate(const Packet& packet) const;
   void report_error();
 
-  Qp& qp_;
+  Connection& qp_;
   tern_qp_alt alt_{};          // port 0: none
   Route route_;                // of alt_
   std::optional<Route> left_;  // the path that the QP left by its last migration

@@ -69,18 +69,12 @@ void make_receiver(Qp& qp, Half& receiver) {
 
 Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
-    : transport_(transport_of(cmd.type)),
-      privileged_(privileged),
-      context_(context),
-      counters_(&context.counters),
-      cmd_(swap_order(cmd)),
+    : Connection(context, swap_order(cmd), transport_of(cmd.type), privileged),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),
       record_(cmd_.record),
       buffer_(context.page_budget),
-      generation_(context.next_qp_generation()),
-      serial_(static_cast<std::uint32_t>(context.next_serial())),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
       recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
@@ -132,10 +126,11 @@ Status Qp::init() {
 
 // ---- queues ----
 
-std::optional<std::uint32_t> Qp::read_sq_pi() {
+std::optional<std::uint32_t> Connection::read_sq_pi() {
+  auto& qp = static_cast<Qp&>(*this);
   if (fetches_) [[unlikely]]
     return rendezvous()->posted();
-  return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
+  return qp.record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
 bool Qp::sq_moved() {
@@ -144,53 +139,57 @@ bool Qp::sq_moved() {
   return !pi || *pi != sender_->posted();
 }
 
-bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
+bool Connection::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
+  auto& qp = static_cast<Qp&>(*this);
   if (fetches_) [[unlikely]] {
     rendezvous()->read(index, offset, to);
     return true;
   }
   const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
-  return buffer_.read(context_.host, cmd_.sq_offset + slot + offset, to);
+  return qp.buffer_.read(context_.host, cmd_.sq_offset + slot + offset, to);
 }
 
 std::uint64_t Qp::rq_slot(std::uint32_t index) const {
   return cmd_.rq_offset + (std::uint64_t{index & (rq_size() - 1)} << cmd_.log_rq_stride);
 }
 
-Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
-  if (Srq* const srq = xrc != nullptr ? xrc : srq_; srq != nullptr) {
+Take Connection::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
+  auto& qp = static_cast<Qp&>(*this);
+  if (Srq* const srq = xrc != nullptr ? xrc : qp.srq_; srq != nullptr) {
     const Take got = srq->take(wqe);
     wqe.owner.qp = qpn_;
     if (context_.log != nullptr && got == Take::kTaken) [[unlikely]]
-      log_wqe(wqe);
+      qp.log_wqe(wqe);
     return got;
   }
-  if (!has_rq()) return Take::kFailed;
-  const auto pi = record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
-  if (!pi || *pi - rq_ci_ > rq_size()) return Take::kFailed;
-  if (*pi == rq_ci_) return Take::kEmpty;
-  if (!read_recv_wqe(context_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe))
+  if (!qp.has_rq()) return Take::kFailed;
+  const auto pi = qp.record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
+  if (!pi || *pi - qp.rq_ci_ > qp.rq_size()) return Take::kFailed;
+  if (*pi == qp.rq_ci_) return Take::kEmpty;
+  if (!read_recv_wqe(context_.host, qp.buffer_, qp.rq_slot(qp.rq_ci_), cmd_.log_rq_stride, wqe))
     return Take::kFailed;
   wqe.owner = accessor();
   wqe.srqn = 0;
-  wqe.index = rq_ci_++;
+  wqe.index = qp.rq_ci_++;
   if (context_.log != nullptr) [[unlikely]]
-    log_wqe(wqe);
+    qp.log_wqe(wqe);
   return Take::kTaken;
 }
 
-void Qp::complete_send(tern_cqe& cqe) {
+void Connection::complete_send(tern_cqe& cqe) {
+  auto& qp = static_cast<Qp&>(*this);
   if (fetches_) [[unlikely]]
     return rendezvous()->completed(cqe);
   cqe.qpn = le(qpn_.value);
-  if (!send_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
+  if (!qp.send_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
 }
 
-void Qp::complete_recv(tern_cqe& cqe) {
+void Connection::complete_recv(tern_cqe& cqe) {
+  auto& qp = static_cast<Qp&>(*this);
   cqe.qpn = le(qpn_.value);
-  if (!xrc_target()) {
-    if (!recv_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
-  } else if (Srq* const from = receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
+  if (!qp.xrc_target()) {
+    if (!qp.recv_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
+  } else if (Srq* const from = qp.receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
     from->fail();
     // When the CQ fails, xrc_cq_failed() finds the targets that hold a receive WQE. This QP no
     // longer holds one.
@@ -198,12 +197,26 @@ void Qp::complete_recv(tern_cqe& cqe) {
   }
 }
 
-TagList* Qp::tag_list() const { return srq_ != nullptr ? srq_->tags() : nullptr; }
+TagList* Connection::tag_list() const {
+  const auto& qp = static_cast<const Qp&>(*this);
+  return qp.srq_ != nullptr ? qp.srq_->tags() : nullptr;
+}
 
-Accessor Qp::send_accessor() const {
+Rendezvous* Connection::rendezvous() const {
+  const auto& qp = static_cast<const Qp&>(*this);
+  return qp.seldom_ ? qp.seldom_->rendezvous.get() : nullptr;
+}
+
+bool Connection::receives() const {
+  const auto& qp = static_cast<const Qp&>(*this);
+  return qp.has_rq() || qp.srq_ != nullptr;
+}
+
+Accessor Connection::send_accessor() const {
+  const auto& qp = static_cast<const Qp&>(*this);
   if (!fetches_) [[likely]]
     return accessor();
-  Accessor keys = srq_->owner();
+  Accessor keys = qp.srq_->owner();
   keys.qp = qpn_;
   return keys;
 }
@@ -234,33 +247,12 @@ void Qp::store_status() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Qp::wake() { context_.schedule(*this); }
-
-SendRate& Qp::make_send_rate() {
-  if (send_rate_ == nullptr) send_rate_ = std::make_unique<SendRate>(*this);
-  return *send_rate_;
-}
-
-bool Qp::may_train() const {
-  return context_.may_train(route_) && (send_rate_ == nullptr || send_rate_->unlimited());
-}
-
-std::uint32_t Qp::packet_bytes() const {
-  constexpr std::uint32_t kHeaders = 64;
-  const bool connected =
-      transport_ != Transport::kRaw && transport_ != Transport::kUd && attr_.path_mtu != 0;
-  return (connected ? mtu() : context_.mtu()) + kHeaders;
-}
+void Connection::wake() { context_.schedule(static_cast<Qp&>(*this)); }
 
 bool Qp::congestion_notified() {
   if (!context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
   make_send_rate().notified();
   return true;
-}
-
-void Qp::send_paced(Packet& packet) {
-  if (send_rate_ != nullptr) send_rate_->sent(frame_bytes(packet));
-  context_.emit(packet);
 }
 
 void Qp::kick_sq() {
@@ -364,25 +356,28 @@ bool Qp::receive(const RxFrame& frame) {
   return static_cast<RawReceiver&>(*receiver_).receive(frame);
 }
 
-void Qp::communication_established() {
-  if (comm_est_ || attr_.state != TERN_QPS_RTR) return;
-  comm_est_ = true;
+void Connection::communication_established() {
+  auto& qp = static_cast<Qp&>(*this);
+  if (qp.comm_est_ || attr_.state != TERN_QPS_RTR) return;
+  qp.comm_est_ = true;
   context_.async_events.raise(TERN_EV_COMM_EST, qpn_.value, generation());
 }
 
-void Qp::sq_drained() {
+void Connection::sq_drained() {
+  auto& qp = static_cast<Qp&>(*this);
   attr_.sq_draining = 0;
-  if (!sqd_notify_) return;
-  sqd_notify_ = false;
+  if (!qp.sqd_notify_) return;
+  qp.sqd_notify_ = false;
   context_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value, generation());
 }
 
 // ---- page faults ----
 
-bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
+bool Connection::raise_fault(std::uint8_t side, std::uint64_t rest) {
+  auto& qp = static_cast<Qp&>(*this);
   if (faulting(side)) return false;
   const Memory::Missing& missing = context_.memory.missing();
-  Fault& fault = seldom().faults[side];
+  Fault& fault = qp.seldom().faults[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;
   fault.key = missing.key;
@@ -392,7 +387,7 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   fault.port = attr_.port;
   faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
   context_.page_faults.raise(fault);
-  if (context_.log != nullptr) log_fault(TERN_LOG_PF_RAISED, fault);
+  if (context_.log != nullptr) qp.log_fault(TERN_LOG_PF_RAISED, fault);
   return true;
 }
 
@@ -428,38 +423,40 @@ void Qp::set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event) 
   if (context_.log != nullptr && before != next) log_state(before, next, cause, event);
 }
 
-void Qp::enter_error(int event, bool silent) {
+void Connection::enter_error(int event, bool silent) {
+  auto& qp = static_cast<Qp&>(*this);
   if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
-  set_state(TERN_QPS_ERR, silent ? TERN_LOG_BY_COMMAND : TERN_LOG_BY_DEVICE,
-            event > 0 ? static_cast<std::uint32_t>(event) : 0);
+  qp.set_state(TERN_QPS_ERR, silent ? TERN_LOG_BY_COMMAND : TERN_LOG_BY_DEVICE,
+               event > 0 ? static_cast<std::uint32_t>(event) : 0);
   attr_.sq_draining = 0;
-  cancel_faults();
-  sender_->stop();
+  qp.cancel_faults();
+  qp.sender_->stop();
   // Software must ring for WQEs that it posts from now on. The flush finds those posted before.
-  context_.forget_polled(*this);
-  store_status();
+  context_.forget_polled(qp);
+  qp.store_status();
   // A poster of receives has no barrier between storing rq_pi and loading the status. If it read
   // the old status, its index is visible when this timer expires.
-  if (has_rq()) seldom().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
-  receiver_->stop(silent);
+  if (qp.has_rq()) qp.seldom().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
+  qp.receiver_->stop(silent);
   if (event >= 0) {
     context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value, generation());
   }
   // The QP has completed the receive WQE it held and takes no other (IBTA 10.3.1, affiliated
   // event).
-  if (srq_ != nullptr || xrc_target()) {
+  if (qp.srq_ != nullptr || qp.xrc_target()) {
     context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value, generation());
   }
   wake();
 }
 
-void Qp::send_failed() {
+void Connection::send_failed() {
+  auto& qp = static_cast<Qp&>(*this);
   if (transport_ == Transport::kRc || transport_ == Transport::kXrc) return enter_error(-1);
   if (attr_.state != TERN_QPS_RTS && attr_.state != TERN_QPS_SQD) return;
-  set_state(TERN_QPS_SQE, TERN_LOG_BY_DEVICE);
+  qp.set_state(TERN_QPS_SQE, TERN_LOG_BY_DEVICE);
   attr_.sq_draining = 0;
-  sqd_notify_ = false;
-  context_.release_polled(*this);
+  qp.sqd_notify_ = false;
+  context_.release_polled(qp);
   wake();
 }
 

@@ -215,16 +215,6 @@ void Qp::set_rates(std::uint32_t mask) {
     rate.set_limit(attr_.rate_limit, attr_.max_burst, attr_.typical_packet);
 }
 
-std::optional<Route> Qp::route_of(const tern_av& av, std::uint8_t port, Qpn dest) const {
-  std::optional<Route> route = context_.resolve(av, port, qpn_, dest);
-  // Switches mark ECN-capable packets and drop others.
-  if (route && (route->traffic_class & kEcnMask) == 0 &&
-      context_.congestion.enabled(TERN_CC_RP_ENABLE, route->sl)) {
-    route->traffic_class |= kEcnCapable;
-  }
-  return route;
-}
-
 Status Qp::check_migration(std::uint32_t mask, const tern_qp_alt& alt) const {
   const bool loads = mask & TERN_QPA_ALT_PATH;
   if (loads && (alt.pkey_index != 0 || alt.timeout > 31 || !is_port(alt.port) ||
@@ -248,14 +238,15 @@ void Qp::apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route
 }
 
 // Restarts timers and retry counters; PSNs and outstanding requests stay.
-void Qp::use_path(const tern_qp_alt& path, const Route& route) {
+void Connection::use_path(const tern_qp_alt& path, const Route& route) {
+  auto& qp = static_cast<Qp&>(*this);
   attr_.av = path.av;
   attr_.pkey_index = le(std::uint16_t{path.pkey_index});
   attr_.port = path.port;
   attr_.timeout = path.timeout;
   route_ = route;
-  set_rates(TERN_QPA_AV);
-  sender_->path_changed();
+  qp.set_rates(TERN_QPA_AV);
+  qp.sender_->path_changed();
 }
 
 // Changes VLAN stripping, which is allowed for a raw QP in any state and with no other change.

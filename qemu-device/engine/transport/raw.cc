@@ -6,7 +6,7 @@
 
 #include "eth/rx_frame.h"
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {

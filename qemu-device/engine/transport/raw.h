@@ -19,7 +19,7 @@ class StoredFrame;
 
 class RawSender final : public UnreliableSender {
  public:
-  explicit RawSender(Qp& qp)
+  explicit RawSender(Connection& qp)
       : UnreliableSender(qp), frames_(std::make_unique<std::optional<eth::Outgoing>>()) {}
 
  private:

@@ -2,12 +2,12 @@
 #include "transport/receiver.h"
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {
 
-Receiver::Receiver(Qp& qp) : qp_(qp), recv_(qp.context().blocks) {}
+Receiver::Receiver(Connection& qp) : qp_(qp), recv_(qp.context().blocks) {}
 
 void Receiver::reset() {
   recv_.give();

@@ -14,14 +14,14 @@
 namespace tern {
 
 class Cq;
-class Qp;
+class Connection;
 class Srq;
 
 inline constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
 
 class Receiver {
  public:
-  explicit Receiver(Qp& qp);
+  explicit Receiver(Connection& qp);
   virtual ~Receiver() = default;
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
@@ -35,7 +35,7 @@ class Receiver {
   virtual void deliver(const Packet& packet) = 0;
   // Sends queued answers. Returns true if the allowance ran out first.
   virtual bool transmit(std::uint32_t&) { return false; }
-  // The QP goes to ERR: flushes the held receive WQE. `silent`: see Qp::enter_error().
+  // The QP goes to ERR: flushes the held receive WQE. `silent`: see Connection::enter_error().
   virtual void stop(bool silent);
 
   // The page fault of this half has ended. `failed`: software did not resolve it, and the access
@@ -49,7 +49,7 @@ class Receiver {
   [[nodiscard]] bool receives_into_dead() const;
 
  protected:
-  // Takes a receive WQE unless one is held; returns as Qp::take_rq_wqe() does.
+  // Takes a receive WQE unless one is held; returns as Connection::take_rq_wqe() does.
   [[nodiscard]] Take take();
   // locate() and scatter() return this instead of a CQE status if a page is absent and the fault is
   // reported.
@@ -76,7 +76,7 @@ class Receiver {
   // memory that the peer addresses, or the response to a READ.
   enum class Faulted : std::uint8_t { kReceive, kRequest, kAnswer };
 
-  Qp& qp_;
+  Connection& qp_;
   Faulted faulted_ = Faulted::kReceive;
   bool labelled_ = false;       // the held WQE is for tag matching: see label()
   Pooled<RecvWqe> recv_;        // held: taken and not completed

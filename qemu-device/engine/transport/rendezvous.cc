@@ -7,7 +7,7 @@
 
 #include "objects/context.h"
 #include "objects/tag_list.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 
 namespace tern {
 

@@ -14,7 +14,7 @@
 
 namespace tern {
 
-class Qp;
+class Connection;
 class SendQueue;
 
 class Rendezvous {
@@ -22,7 +22,7 @@ class Rendezvous {
   static constexpr std::uint8_t kLogSlots = 5;
   static constexpr std::uint8_t kLogStride = 7;
 
-  Rendezvous(Qp& qp, SendQueue& sender) : qp_(qp), sender_(sender) {}
+  Rendezvous(Connection& qp, SendQueue& sender) : qp_(qp), sender_(sender) {}
   ~Rendezvous() { settle(true); }
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -53,7 +53,7 @@ class Rendezvous {
   void end_tag(std::uint32_t tag, std::uint8_t status, std::uint32_t bytes);
   void settle(bool all = false);
 
-  Qp& qp_;
+  Connection& qp_;
   SendQueue& sender_;
   Slot* slots_ = nullptr;  // a block of the pool, held only while there are WQEs
   std::uint32_t pi_ = 0;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {
@@ -45,7 +45,7 @@ std::uint8_t nak_status(std::uint8_t syndrome) {
 
 }  // namespace
 
-Requester::Requester(Qp& qp)
+Requester::Requester(Connection& qp)
     : SendQueue(qp),
       timer_(
           qp.context().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {

@@ -14,7 +14,7 @@ namespace tern {
 
 class Requester final : public SendQueue {
  public:
-  explicit Requester(Qp& qp);
+  explicit Requester(Connection& qp);
 
   void start() override;
   void reset() override;

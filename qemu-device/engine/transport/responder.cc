@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {
@@ -41,7 +41,7 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
 
 }  // namespace
 
-SendQueue::SendQueue(Qp& qp) : qp_(qp), window_(qp.context().blocks) {}
+SendQueue::SendQueue(Connection& qp) : qp_(qp), window_(qp.context().blocks) {}
 
 void SendQueue::start() {
   if (!qp_.sends()) return;

@@ -10,11 +10,11 @@
 
 namespace tern {
 
-class Qp;
+class Connection;
 
 class SendQueue {
  public:
-  explicit SendQueue(Qp& qp);
+  explicit SendQueue(Connection& qp);
   virtual ~SendQueue() = default;
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -95,7 +95,7 @@ class SendQueue {
   // Asserts the order of the indices below.
   void check_indices() const;
 
-  Qp& qp_;
+  Connection& qp_;
   SendWindow window_;
   // Free-running WQE indices, una_ <= cursor_ <= fetched_ <= posted_. una_, begun_, fetched_ and
   // posted_ only grow. Only the cursor goes back, at most to una_, when packets are retransmitted.

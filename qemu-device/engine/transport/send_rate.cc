@@ -5,7 +5,7 @@
 #include <array>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 
 namespace tern {
 
@@ -35,7 +35,7 @@ std::optional<std::uint64_t> static_rate(std::uint8_t code, std::uint32_t link_s
   return rate < std::min(link_speed, kFastest) ? rate * kMega : 0;
 }
 
-SendRate::SendRate(Qp& qp)
+SendRate::SendRate(Connection& qp)
     : qp_(qp),
       timer_(
           qp.context().timers, [](void* self) { static_cast<SendRate*>(self)->expired(); }, this),

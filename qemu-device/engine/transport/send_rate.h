@@ -13,7 +13,7 @@
 
 namespace tern {
 
-class Qp;
+class Connection;
 
 // Returns the limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed`
 // Mbit/s; 0: no limit. Returns nothing if there is no such code.
@@ -21,7 +21,7 @@ class Qp;
 
 class SendRate {
  public:
-  explicit SendRate(Qp& qp);
+  explicit SendRate(Connection& qp);
 
   // As in tern_qp_attr.
   void set_limit(std::uint32_t kbit, std::uint32_t max_burst, std::uint32_t typical_packet);
@@ -56,7 +56,7 @@ class SendRate {
   [[nodiscard]] std::uint64_t line() const;
   void expired();
 
-  Qp& qp_;
+  Connection& qp_;
   Timer timer_;
   ReactionPoint congestion_;
   std::uint64_t limit_ = 0;  // bit/s; 0: none, like the following

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {

@@ -2,7 +2,7 @@
 #include "transport/unreliable_connection.h"
 
 #include "objects/context.h"
-#include "transport/qp.h"
+#include "transport/connection.h"
 #include "transport/segments.h"
 
 namespace tern {
