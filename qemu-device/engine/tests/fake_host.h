@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -107,6 +108,7 @@ class FakeHost : public Host {
   std::uint64_t write_only = 0;      // address in a write-only page; 0: none
   std::uint64_t fail_maps_from = 0;  // mappings from this number (1 or more) on fail; 0: none
   Nanos clock = 1'000'000;
+  bool real_clock = false;  // for benchmarks: now() costs what it costs in a real host
   void advance(Nanos by) { clock += by; }
   std::function<void(std::byte*)> stored;  // called after the device has stored to a mapping
   bool hash_stores = false;                // compute `stores`
@@ -158,7 +160,10 @@ class FakeHost : public Host {
   }
   void ram_written(std::span<std::byte> span) override { ram_bytes_written += span.size(); }
   void dm_written(std::span<std::byte> span) override { dm_bytes_written += span.size(); }
-  Nanos now() override { return clock; }
+  Nanos now() override {
+    if (!real_clock) return clock;
+    return static_cast<Nanos>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
   std::uint64_t random() override {  // splitmix64
     std::uint64_t z = (seed_ += 0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

@@ -52,6 +52,7 @@ QpOptions qp_options(TestCq* cq) {
 struct Machine : TestNode {
   explicit Machine(Sim& s) : TestNode(s, node_options()) {
     host.use_arena(kArenaBytes);
+    host.real_clock = true;
     bring_up();
   }
 };
@@ -173,6 +174,18 @@ void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size)
   if (world.qp(0).query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
   state.SetItemsProcessed(done);
   state.SetBytesProcessed(done * size);
+}
+
+// Messages of `size` bytes posted one by one: each has completed before the next one is posted.
+void single_messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size) {
+  World world(wire, 1, kind, size);
+  for (auto _ : state) {
+    world.write_request(0);
+    world.post(0);
+    world.finish();
+  }
+  if (world.qp(0).query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()));
 }
 
 // Messages over `state.range(0)` QPs in turn, `burst` of them with one doorbell; without doorbells,
@@ -317,6 +330,11 @@ void add_messages() {
         benchmark::RegisterBenchmark(
             std::string(wire ? "wire/" : "loopback/") + name + "/" + std::to_string(size),
             [wire, kind, size](benchmark::State& s) { messages(s, wire, kind, size); });
+        if (size > 4096) continue;
+        benchmark::RegisterBenchmark(
+            std::string(wire ? "single/wire/" : "single/loopback/") + name + "/" +
+                std::to_string(size),
+            [wire, kind, size](benchmark::State& s) { single_messages(s, wire, kind, size); });
       }
     }
   }
