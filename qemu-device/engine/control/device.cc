@@ -21,6 +21,7 @@ Device::~Device() { reset(); }
 std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(offset); }
 
 void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
+  lane.time_passes();
   admin_->reg_write(offset, value);
 }
 
@@ -39,6 +40,7 @@ std::uint32_t Device::uar_read(std::uint64_t offset) {
 }
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
+  lane.time_passes();
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
   if (!registry.status.enabled()) return;
   const std::uint32_t uar = admin_->uar_of(offset);

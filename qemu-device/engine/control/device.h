@@ -35,13 +35,14 @@ class Device {
   void doorbell(std::uint64_t offset, std::uint32_t value);
   // receive() handles a single frame, receive_more() one of a burst, which end_burst() ends.
   void receive(std::span<const std::byte> frame) {
-    port.receive(frame);
+    (void)receive_more(frame);
     end_burst();
   }
   // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
   // is larger.
   std::uint64_t receive_more(std::span<const std::byte> frame) {
     const std::uint64_t before = lane.received;
+    lane.time_passes();
     port.receive(frame);
     return std::max<std::uint64_t>(frame.size(), lane.received - before);
   }

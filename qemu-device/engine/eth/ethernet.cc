@@ -123,7 +123,7 @@ EthQueue* Ethernet::receive_queue(std::uint32_t id) const {
 std::size_t Ethernet::most_bytes() const { return eth::most_bytes(addresses_.mtu()); }
 
 bool Ethernet::read_pi(EthQueue& q) {
-  const auto pi = q.record.load32(context_.host, offsetof(tern_eth_record, pi));
+  const auto pi = context_.producer_index(q.record, offsetof(tern_eth_record, pi));
   if (!pi) {
     context_.counters.add(TERN_CNT_DMA_ERRORS);
     fail(q, q.ci);

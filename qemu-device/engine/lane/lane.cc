@@ -46,7 +46,10 @@ void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
 
 void Context::unschedule(Qp& qp) { qp.ready.unlink(); }
 
-void Context::charge(std::uint32_t cost) { static_cast<Lane*>(this)->emitted_ += cost; }
+void Context::charge(std::uint32_t cost) {
+  static_cast<Lane*>(this)->emitted_ += cost;
+  spend(cost);
+}
 
 void Context::forget_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.forget(qp); }
 
@@ -223,8 +226,6 @@ std::uint32_t Lane::run_tags(std::uint32_t budget) {
 bool Lane::run(std::uint32_t budget, bool more) {
   unfinished_ = more;
   if (!status.enabled()) return more;
-  began_ = host.now();
-  more |= timers.run(began_, kTimers);
   budget -= std::min(budget, look_at_pages(budget));
   if (flushing_) [[unlikely]]
     flush_events();
@@ -241,6 +242,9 @@ bool Lane::run(std::uint32_t budget, bool more) {
   more |= port_.ethernet.run(budget);
   sq_poller.look();
   more |= run_qps(budget);
+  // Last, because the QPs have read the clock by now.
+  if (timers.next() != kNever) more |= timers.run(now(), kTimers) || !ready_.empty();
+  time_passes();
   more |= flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty();
   unfinished_ = more;
   return more || polls();

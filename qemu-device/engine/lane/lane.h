@@ -47,8 +47,8 @@ class Lane final : public Context {
   // Sets the parameters of congestion control, for now and after each reset.
   void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
   void allow_trains(bool allow) { trains_ = allow; }
-  // When the last run() began.
-  [[nodiscard]] Nanos began() const { return began_; }
+  // When the clock was read last.
+  [[nodiscard]] Nanos recently() const { return now_; }
 
   UarPages uars;
   SqPoller sq_poller;
@@ -74,7 +74,6 @@ class Lane final : public Context {
   CongestionParams congestion_preset_;
   bool unfinished_ = false;  // the last run() left work
   bool flushing_ = false;    // events wait that may have space now
-  Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it
 };

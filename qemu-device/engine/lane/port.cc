@@ -127,7 +127,7 @@ std::uint32_t Port::emit(Packet& packet) {
   } else if (!packet.route.local || capture_) {
     const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
-    lane.effects->commit_frame(len, !packet.route.local, capture_ ? lane.host.now() : lane.began());
+    lane.effects->commit_frame(len, !packet.route.local, capture_ ? lane.host.now() : lane.recently());
   }
   if (packet.route.local) {
     packet.train = train;

@@ -67,7 +67,7 @@ bool Cq::make_room() {
 bool Cq::push(tern_cqe& cqe) {
   if (broken_ || !make_room()) return false;
   const std::uint64_t place = pi_ - base_;
-  cqe.timestamp = le(context_.host.now());
+  cqe.timestamp = le(context_.now());
   cqe.phase = le(static_cast<std::uint32_t>(~(place >> log_size_) & TERN_CQE_PHASE));
   const std::uint64_t slot = place & (size() - 1);
   if (!buffer_.publish(context_.host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
@@ -137,7 +137,7 @@ void Cq::report(std::uint64_t more) {
   if (!moderated() || (count_ != 0 && pending_ >= count_)) {
     fire();
   } else if (!period_end_.armed()) {
-    period_end_.arm(context_.host.now() + period_ * kNanosPerMicro);
+    period_end_.arm(context_.now() + period_ * kNanosPerMicro);
   }
 }
 
@@ -149,7 +149,7 @@ void Cq::fire() {
     const std::uint64_t index = eq_->pi();
     if (!eq_->post(TERN_EV_COMPLETION, cqn_, generation())) {
       // Events of destroyed CQs fill the queue. Software does not ring when it consumes them.
-      period_end_.arm(context_.host.now() + kRetry);
+      period_end_.arm(context_.now() + kRetry);
       return;
     }
     eqe_index_ = index;

@@ -22,6 +22,7 @@
 #include "memory/memory.h"
 #include "objects/events.h"
 #include "objects/page_faults.h"
+#include "objects/record.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -46,6 +47,33 @@ class Context {
   // End polling of the QP's send queue: SqPoller::forget() and release().
   void forget_polled(Qp& qp);
   void release_polled(Qp& qp);
+
+  // ---- time ----
+  // The time of this step, for which the clock is read at most once. CQEs are stamped with it. It
+  // is not before the WQE was posted or the packet arrived, and at most the work of kStep bytes
+  // earlier than the CQE.
+  [[nodiscard]] Nanos now() {
+    if (!time_known_) {
+      now_ = host.now();
+      time_known_ = true;
+    }
+    return now_;
+  }
+  // A step ends: the next now() reads the clock.
+  void time_passes() { time_known_ = false; }
+  // Reads the index of `record` up to which software has posted WQEs. That may be as late as now.
+  [[nodiscard]] std::optional<std::uint32_t> producer_index(const Record& record,
+                                                            std::size_t offset) {
+    time_passes();
+    return record.load32(host, offset);
+  }
+  // The same after work of `cost` bytes.
+  void spend(std::uint32_t cost) {
+    constexpr std::uint32_t kStep = 8192;
+    if ((step_ += cost) < kStep) return;
+    step_ = 0;
+    time_passes();
+  }
 
   // Charges the turn of the running QP with `cost` bytes.
   void charge(std::uint32_t cost);
@@ -151,8 +179,11 @@ class Context {
   ~Context() = default;
 
   bool trains_ = true;
+  Nanos now_ = 0;  // when the clock was read last
 
  private:
+  bool time_known_ = false;
+  std::uint32_t step_ = 0;  // cost of the work since the clock was read
   // The last serial given out; outlives resets.
   std::uint64_t serials_ = 0;
   std::uint64_t qp_generations_ = 0;

@@ -90,6 +90,7 @@ class CqTest : public EqTest {
   ~CqTest() override { cq.reset(); }
 
   bool push(std::uint8_t flags = 0, std::uint8_t st = TERN_CQE_SUCCESS) {
+    device.lane.time_passes();
     tern_cqe cqe{.wr_id = ++wr_id, .status = st, .flags = flags};
     return cq->push(cqe);
   }
@@ -100,6 +101,7 @@ class CqTest : public EqTest {
   void consume(std::uint32_t ci) { host.put(cmd.record, ci); }
   void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
     store_arm(ci, seq, only_solicited, valid);
+    device.lane.time_passes();
     cq->arm();
   }
   // Arms without a doorbell.

@@ -63,7 +63,7 @@ bool Srq::store_ci() { return record_.store32(context_.host, offsetof(tern_srq_r
 // the SRQ and returns nullopt.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
-  const auto pi = record_.load32(context_.host, offsetof(tern_srq_record, pi));
+  const auto pi = context_.producer_index(record_, offsetof(tern_srq_record, pi));
   if (!pi || *pi - ci_ > size()) {
     fail();
     return std::nullopt;

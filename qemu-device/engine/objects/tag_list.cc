@@ -80,7 +80,7 @@ void TagList::kick() {
 std::uint32_t TagList::run(std::uint32_t budget, bool& more) {
   more = false;
   if (srq_.failed()) return 1;
-  const auto pi = record_.load32(context_.host, offsetof(tern_srq_record, ops_pi));
+  const auto pi = context_.producer_index(record_, offsetof(tern_srq_record, ops_pi));
   if (!pi || *pi - ci_ > size()) {
     srq_.fail();
     return 1;

@@ -130,7 +130,7 @@ std::optional<std::uint32_t> Connection::read_sq_pi() {
   auto& qp = static_cast<Qp&>(*this);
   if (fetches_) [[unlikely]]
     return rendezvous()->posted();
-  return qp.record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
+  return context_.producer_index(qp.record_, offsetof(tern_qp_record, sq_pi));
 }
 
 bool Qp::sq_moved() {
@@ -163,7 +163,7 @@ Take Connection::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
     return got;
   }
   if (!qp.has_rq()) return Take::kFailed;
-  const auto pi = qp.record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
+  const auto pi = context_.producer_index(qp.record_, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - qp.rq_ci_ > qp.rq_size()) return Take::kFailed;
   if (*pi == qp.rq_ci_) return Take::kEmpty;
   if (!read_recv_wqe(context_.host, qp.buffer_, qp.rq_slot(qp.rq_ci_), cmd_.log_rq_stride, wqe))
@@ -461,7 +461,7 @@ void Connection::send_failed() {
 }
 
 bool Qp::flush_rq(std::uint32_t& allowance) {
-  const auto pi = record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
+  const auto pi = context_.producer_index(record_, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return false;
   while (rq_ci_ != *pi) {
     if (allowance == 0) return true;
