@@ -3,43 +3,57 @@
 
 namespace tern {
 
-void TimerQueue::place(std::size_t i, Timer* t) {
-  heap_[i] = t;
-  t->index_ = i;
+void TimerQueue::place(std::size_t i, Node node) {
+  heap_[i] = node;
+  node.timer->index_ = i;
 }
 
 void TimerQueue::up(std::size_t i) {
-  Timer* const t = heap_[i];
+  const Node node = heap_[i];
   while (i > 0) {
     const std::size_t parent = (i - 1) / 2;
-    if (heap_[parent]->deadline_ <= t->deadline_) break;
+    if (heap_[parent].key <= node.key) break;
     place(i, heap_[parent]);
     i = parent;
   }
-  place(i, t);
+  place(i, node);
 }
 
 void TimerQueue::down(std::size_t i) {
-  Timer* const t = heap_[i];
+  const Node node = heap_[i];
   for (;;) {
     std::size_t child = 2 * i + 1;
     if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && heap_[child + 1]->deadline_ < heap_[child]->deadline_) ++child;
-    if (t->deadline_ <= heap_[child]->deadline_) break;
+    if (child + 1 < heap_.size() && heap_[child + 1].key < heap_[child].key) ++child;
+    if (node.key <= heap_[child].key) break;
     place(i, heap_[child]);
     i = child;
   }
-  place(i, t);
+  place(i, node);
+}
+
+void TimerQueue::remove(std::size_t i) {
+  heap_[i].timer->index_ = Timer::kIdle;
+  const Node last = heap_.back();
+  heap_.pop_back();
+  if (i == heap_.size()) return;
+  place(i, last);
+  up(i);
+  down(last.timer->index_);
 }
 
 void Timer::arm(Nanos deadline) {
-  const bool later = armed() && deadline >= deadline_;
   deadline_ = deadline;
-  if (!armed()) {
-    queue_.heap_.push_back(this);
-    index_ = queue_.heap_.size() - 1;
+  auto& heap = queue_.heap_;
+  if (index_ == kIdle) {
+    index_ = heap.size();
+    heap.push_back({deadline, this});
     queue_.up(index_);
-  } else if (later) {
+    return;
+  }
+  const bool later = deadline >= key();
+  heap[index_].key = deadline;
+  if (later) {
     queue_.down(index_);
   } else {
     queue_.up(index_);
@@ -47,24 +61,22 @@ void Timer::arm(Nanos deadline) {
 }
 
 void Timer::cancel() {
-  if (!armed()) return;
-  auto& heap = queue_.heap_;
-  Timer* const last = heap.back();
-  heap.pop_back();
-  if (last != this) {
-    queue_.place(index_, last);
-    queue_.up(index_);
-    queue_.down(last->index_);
-  }
-  index_ = kIdle;
+  deadline_ = kNever;
+  if (index_ != kIdle) queue_.remove(index_);
 }
 
 bool TimerQueue::run(Nanos now, unsigned limit) {
   for (; limit > 0; --limit) {
     if (next() > now) return false;
-    Timer* const t = heap_[0];
-    t->cancel();
-    t->expired_(t->context_);
+    Timer* const t = heap_[0].timer;
+    if (t->deadline_ <= now) {
+      t->cancel();
+      t->expired_(t->context_);
+    } else if (t->deadline_ == kNever) {
+      remove(0);
+    } else {
+      t->arm(t->deadline_);
+    }
   }
   return next() <= now;
 }

@@ -21,30 +21,46 @@ class Timer {
 
   void arm(Nanos deadline);  // replaces an earlier deadline
   void cancel();
-  [[nodiscard]] bool armed() const { return index_ != kIdle; }
+  // The same for a deadline that moves with each packet. They leave the heap alone unless the
+  // deadline becomes earlier, so that TimerQueue::next() may be earlier than any deadline.
+  void arm_lazily(Nanos deadline) {
+    if (index_ == kIdle || deadline < key()) return arm(deadline);
+    deadline_ = deadline;
+  }
+  void cancel_lazily() { deadline_ = kNever; }
+  [[nodiscard]] bool armed() const { return deadline_ != kNever; }
 
  private:
   friend class TimerQueue;
   static constexpr std::size_t kIdle = SIZE_MAX;
+  [[nodiscard]] Nanos key() const;
   TimerQueue& queue_;
   void (*expired_)(void*);
   void* context_;
-  Nanos deadline_ = 0;
-  std::size_t index_ = kIdle;
+  Nanos deadline_ = kNever;
+  std::size_t index_ = kIdle;  // in the heap
 };
 
 class TimerQueue {
  public:
-  [[nodiscard]] Nanos next() const { return heap_.empty() ? kNever : heap_[0]->deadline_; }
+  [[nodiscard]] Nanos next() const { return heap_.empty() ? kNever : heap_[0].key; }
   // Runs timers due at `now`, at most `limit` of them; returns true if more are due.
   bool run(Nanos now, unsigned limit);
 
  private:
   friend class Timer;
-  void place(std::size_t i, Timer* t);
+  // A timer with the deadline that it had when it was placed here; its own may be later.
+  struct Node {
+    Nanos key;
+    Timer* timer;
+  };
+  void place(std::size_t i, Node node);
   void up(std::size_t i);
   void down(std::size_t i);
-  std::vector<Timer*> heap_;
+  void remove(std::size_t i);
+  std::vector<Node> heap_;
 };
+
+inline Nanos Timer::key() const { return queue_.heap_[index_].key; }
 
 }  // namespace tern

@@ -397,7 +397,7 @@ void Requester::on_rnr(const Packet& packet) {
   go_back();
   rnr_wait_ = true;
   timer_use_ = TimerUse::kRnr;
-  timer_.arm(qp_.context().host.now() + rnr_nanos(packet.syndrome));
+  timer_.arm(qp_.context().now() + rnr_nanos(packet.syndrome));
 }
 
 // Finds the memory for bytes of a response. Returns false if the response is dropped. On an absent
@@ -532,7 +532,7 @@ void Requester::progressed() {
     if (in_flight(una_psn_)) {
       arm_ack_timer();
     } else {
-      timer_.cancel();
+      timer_.cancel_lazily();
     }
   }
   if (retire()) qp_.wake();
@@ -579,15 +579,12 @@ void Requester::retry() {
 
 void Requester::arm_ack_timer() {
   const std::uint8_t code = qp_.attr().timeout & 0x1f;
-  if (code == 0) {
-    timer_.cancel();
-    return;
-  }
+  if (code == 0) return timer_.cancel_lazily();
   // IBTA 9.7.6.1.3: at least 4.096 us * 2^code and at most four times that. Use the maximum: the
   // peer shares our processors, and a needless retry slows both down.
   const Nanos timeout = std::max(4 * (Nanos{4096} << code), kMinAckTimeout);
   timer_use_ = TimerUse::kAck;
-  timer_.arm(qp_.context().host.now() + timeout);
+  timer_.arm_lazily(qp_.context().now() + timeout);
 }
 
 void Requester::expired() {
