@@ -155,7 +155,7 @@ Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
 Status query_cc(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply& reply) {
   if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   tern_cc_params rsp{};
-  for (unsigned i = 0; i < TERN_CC_NUM; ++i) rsp.value[i] = le(device.lane.congestion.get(i));
+  for (unsigned i = 0; i < TERN_CC_NUM; ++i) rsp.value[i] = le(device.registry.congestion.get(i));
   reply.set(rsp);
   return TERN_ST_OK;
 }
@@ -163,13 +163,13 @@ Status query_cc(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply& r
 Status set_cc(Admin&, Device& device, const tern_cmd_set_cc& cmd, Reply&) {
   if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
-  CongestionParams params = device.lane.congestion;
+  CongestionParams params = device.registry.congestion;
   for (unsigned i = 0; i < std::size(cmd.params.value); ++i) {
     const std::uint32_t value = le(std::uint32_t{cmd.params.value[i]});
     const bool given = (mask >> i & 1U) != 0;
     if (given ? !params.set(i, value) : value != 0) return TERN_ST_BAD_PARAM;
   }
-  device.lane.congestion = params;
+  device.registry.congestion = params;
   return TERN_ST_OK;
 }
 

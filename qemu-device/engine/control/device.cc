@@ -10,8 +10,7 @@ namespace tern {
 Device::Device(Host& host_, const Config& config)
     : host(host_),
       registry(host, config),
-      lane(host, registry.config, registry.status, registry.page_budget, registry.memory,
-           registry.qps, registry.srqs, port),
+      lane(host, registry, registry.memory, registry.qps, registry.srqs, port),
       port(lane, registry.qps),
       admin_(std::make_unique<Admin>(*this)),
       uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
@@ -132,7 +131,7 @@ bool Device::run(std::uint32_t budget) {
   const bool more = lane.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
   // The last step may have found that a CQ has failed. A device that stopped notifies nobody.
-  return more || (lane.status.enabled() && !lane.failed_cqs.empty());
+  return more || (registry.status.enabled() && !lane.failed_cqs.empty());
 }
 
 // Destroys users before the objects they use.

@@ -20,8 +20,7 @@ constexpr std::uint64_t kCaps =
 }  // namespace
 
 Registry::Registry(Host& host, const Config& config_)
-    : config(config_),
-      page_budget(config.max_pages),
+    : DeviceState(config_),
       dm(host, config.dm, kMaxDm),
       dm_ops(host, dm),
       memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a),

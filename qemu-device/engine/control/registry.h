@@ -7,9 +7,8 @@
 
 #include "core/config.h"
 #include "core/counters.h"
-#include "core/device_status.h"
+#include "core/device_state.h"
 #include "core/host.h"
-#include "core/page_budget.h"
 #include "core/table.h"
 #include "memory/device_memory.h"
 #include "memory/dm_ops.h"
@@ -23,7 +22,7 @@ namespace tern {
 // The QP of connection management always has this number (IBTA 3.9.3.2); 0 is never used.
 inline constexpr std::uint32_t kGsiQpn = 1;
 
-class Registry {
+class Registry : public DeviceState {
  public:
   // Objects that an admin command or another object may refer to.
   struct Pd {
@@ -48,9 +47,6 @@ class Registry {
   void reset_qps();
   void reset();
 
-  const Config config;
-  DeviceStatus status;
-  PageBudget page_budget;
   DeviceMemory dm;
   DmOps dm_ops;
   Memory memory;

@@ -35,7 +35,7 @@ bool may_coalesce(std::uint8_t flags) {
 }  // namespace
 
 Ethernet::Ethernet(Context& context, const Addresses& addresses)
-    : tx_poller(context, context.config.doorbell_cost),
+    : tx_poller(context, context.device.config.doorbell_cost),
       steering(context.host.random()),
       context_(context),
       addresses_(addresses),
@@ -71,7 +71,7 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarP
   if (!cq) return TERN_ST_BAD_HANDLE;
   if (cq->broken()) return TERN_ST_BAD_STATE;
   if (count_of(cmd.direction) >= max_queues()) return TERN_ST_NO_RESOURCE;
-  auto q = std::make_unique<EthQueue>(context_.page_budget, kicked_);
+  auto q = std::make_unique<EthQueue>(context_.device.page_budget, kicked_);
   q->cmd = cmd;
   q->cq = cq;
   q->record = record;
@@ -112,7 +112,7 @@ std::uint32_t Ethernet::count_of(std::uint8_t direction) const {
 }
 
 std::uint16_t Ethernet::max_queues() const {
-  return std::min(kMaxQueues, context_.config.max_eth_queues);
+  return std::min(kMaxQueues, context_.device.config.max_eth_queues);
 }
 
 EthQueue* Ethernet::receive_queue(std::uint32_t id) const {

@@ -41,7 +41,7 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
 // Round robin by bytes, like Lane::run_qps(): a turn that the budget cuts short continues in the
 // next run.
 bool Ethernet::run(std::uint32_t budget) {
-  while (budget > 0 && context_.status.enabled()) {
+  while (budget > 0 && context_.device.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();
     if (q == nullptr) return false;
     std::uint32_t turn = q->turn_left != 0 ? q->turn_left : kTurn;
@@ -59,7 +59,7 @@ bool Ethernet::run(std::uint32_t budget) {
       kicked_.push_back(q->kicked);
     }
   }
-  return !kicked_.empty() && context_.status.enabled();
+  return !kicked_.empty() && context_.device.status.enabled();
 }
 
 // Sends frames for about `allowance` bytes. The queue is off the list: a later kick is not lost.

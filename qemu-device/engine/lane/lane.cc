@@ -27,17 +27,17 @@ constexpr std::uint32_t visits_for(std::uint32_t budget) {
 
 }  // namespace
 
-Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
-           Memory& memory_, const Table<Qp>& qps, const Table<Srq>& srqs, Port& port)
-    : Context(host_, config_, status_, budget, memory_),
-      sq_poller(*this, config_.doorbell_cost),
+Lane::Lane(Host& host_, DeviceState& device_, Memory& memory_, const Table<Qp>& qps,
+           const Table<Srq>& srqs, Port& port)
+    : Context(host_, device_, memory_),
+      sq_poller(*this, device_.config.doorbell_cost),
       rx_packet(host_),
       qps_(qps),
       srqs_(srqs),
       port_(port),
       kernel_events_([](void* self) { static_cast<Lane*>(self)->flush_events(); }, this) {
-  trains_ = !config.capture;
-  set_congestion(config.congestion);
+  trains_ = !device.config.capture;
+  set_congestion(device.config.congestion);
 }
 
 // ---- Context: functions for the layers below ----
@@ -119,7 +119,7 @@ void Lane::reset() {
   flushing_ = false;
   async_events.clear();
   counters = Counters{};
-  congestion = congestion_preset_;
+  device.congestion = congestion_preset_;
   uars.reset();
 }
 
@@ -186,7 +186,7 @@ void Lane::make_ready(Qp& qp) {
 // Round robin by bytes. A turn that the budget cuts short continues in the next run. All bytes sent
 // in a turn are charged, even if the last packet exceeded what was left of it.
 bool Lane::run_qps(std::uint32_t budget) {
-  while (!ready_.empty() && budget > 0 && status.enabled()) {
+  while (!ready_.empty() && budget > 0 && device.status.enabled()) {
     Qp& qp = *ready_.pop_front();
     std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
     if (ready_.empty()) turn = std::max(turn, budget);
@@ -205,7 +205,7 @@ bool Lane::run_qps(std::uint32_t budget) {
       make_ready(qp);
     }
   }
-  return !ready_.empty() && status.enabled();
+  return !ready_.empty() && device.status.enabled();
 }
 
 // Executes operations of tag lists in turn. Returns the cost, which is at most about half of the
@@ -225,7 +225,7 @@ std::uint32_t Lane::run_tags(std::uint32_t budget) {
 
 bool Lane::run(std::uint32_t budget, bool more) {
   unfinished_ = more;
-  if (!status.enabled()) return more;
+  if (!device.status.enabled()) return more;
   budget -= std::min(budget, look_at_pages(budget));
   if (flushing_) [[unlikely]]
     flush_events();

@@ -20,8 +20,8 @@ class Port;
 
 class Lane final : public Context {
  public:
-  Lane(Host& host, const Config& config, DeviceStatus& status, PageBudget& budget, Memory& memory,
-       const Table<Qp>& qps, const Table<Srq>& srqs, Port& port);
+  Lane(Host& host, DeviceState& device, Memory& memory, const Table<Qp>& qps,
+       const Table<Srq>& srqs, Port& port);
 
   // Enables the lane with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
@@ -36,7 +36,9 @@ class Lane final : public Context {
   // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
   // is polled any more.
   bool look();
-  [[nodiscard]] Nanos next_deadline() const { return status.enabled() ? timers.next() : kNever; }
+  [[nodiscard]] Nanos next_deadline() const {
+    return device.status.enabled() ? timers.next() : kNever;
+  }
 
   // Reads the arm words of the CQs that got CQEs since the last call: an arm stored before the CQEs
   // needs no doorbell.
@@ -45,7 +47,9 @@ class Lane final : public Context {
   // run() posts the rest.
   void flush_events();
   // Sets the parameters of congestion control, for now and after each reset.
-  void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
+  void set_congestion(const CongestionParams& params) {
+    device.congestion = congestion_preset_ = params;
+  }
   void allow_trains(bool allow) { trains_ = allow; }
   // When the clock was read last.
   [[nodiscard]] Nanos recently() const { return now_; }
@@ -72,8 +76,8 @@ class Lane final : public Context {
   List<Qp> notifying_;  // QPs whose peer must be notified of congestion
   PageQueue kernel_events_;
   CongestionParams congestion_preset_;
-  bool unfinished_ = false;  // the last run() left work
-  bool flushing_ = false;    // events wait that may have space now
+  bool unfinished_ = false;       // the last run() left work
+  bool flushing_ = false;         // events wait that may have space now
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it
 };

@@ -13,8 +13,8 @@ namespace tern {
 Port::Port(Lane& lane, const Table<Qp>& qps)
     : lane_(lane),
       qps_(qps),
-      capture_(lane.config.capture),
-      addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed),
+      capture_(lane.device.config.capture),
+      addresses(lane.device.config.mac, lane.device.config.max_mtu, lane.device.config.link_speed),
       ethernet(lane, addresses) {
   ethernet.capture = capture_;
 }
@@ -24,7 +24,7 @@ Port::~Port() = default;
 // ---- receiving ----
 
 void Port::receive(std::span<const std::byte> frame) {
-  if (faults_ != nullptr && lane_.status.enabled() && addresses.active()) [[unlikely]] {
+  if (faults_ != nullptr && lane_.device.status.enabled() && addresses.active()) [[unlikely]] {
     return faults_->receive(frame);
   }
   accept(frame, false);
@@ -44,7 +44,7 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route) const {
 void Port::accept(std::span<const std::byte> frame, bool inside) {
   // A looped back frame was captured when it was sent.
   if (capture_ && !inside) lane_.effects->show(frame, true, lane_.host.now());
-  if (!lane_.status.enabled() || !addresses.active()) return;
+  if (!lane_.device.status.enabled() || !addresses.active()) return;
   Packet& packet = lane_.rx_packet;
   Route& route = packet.route;
   const Claim whose = claim(frame, route);
@@ -127,7 +127,8 @@ std::uint32_t Port::emit(Packet& packet) {
   } else if (!packet.route.local || capture_) {
     const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
-    lane.effects->commit_frame(len, !packet.route.local, capture_ ? lane.host.now() : lane.recently());
+    lane.effects->commit_frame(len, !packet.route.local,
+                               capture_ ? lane.host.now() : lane.recently());
   }
   if (packet.route.local) {
     packet.train = train;

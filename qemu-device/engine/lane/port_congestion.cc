@@ -42,18 +42,18 @@ void Port::congested(const Packet& packet) {
                     packet.transport != Transport::kUd && !is_multicast(packet.route.dgid) &&
                     qp->has_peer(packet.route);
   if (!flow || qp->notifying.linked() ||
-      !lane_.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
+      !lane_.device.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
     return;
   const Nanos now = lane_.host.now();
   if (now < qp->next_notification) return;
-  qp->next_notification = now + lane_.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
+  qp->next_notification = now + lane_.device.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
   lane_.notify_peer(*qp);
 }
 
 void Port::send_notification(Qp& qp) {
   assert(qp.route() != nullptr);  // a reset takes the QP off the list
   constexpr std::array<std::byte, kCnpPayload> reserved{};
-  const CongestionParams& params = lane_.congestion;
+  const CongestionParams& params = lane_.device.congestion;
   Packet& packet = lane_.tx_packet;
   packet.transport = Transport::kCnp;
   packet.op = kCnpOp;

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "core/device_state.h"
 #include "core/event_log.h"
 #include "core/host.h"
 #include "core/mutations.h"
-#include "core/page_budget.h"
 #include "core/slab.h"
 #include "core/types.h"
 #include "memory/device_memory.h"

@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
+#include "core/device_state.h"
 #include "core/host.h"
-#include "core/page_budget.h"
 #include "memory/sparse_pages.h"
 #include "tern_hw.hpp"
 

@@ -23,10 +23,10 @@ std::uint64_t ring_bytes(unsigned log_size) { return sizeof(tern_cqe) << log_siz
 Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
     : context_(context),
       cmd_(cmd),
-      buffer_(context.page_budget),
+      buffer_(context.device.page_budget),
       eq_(eq),
       record_(le(std::uint64_t{cmd.record})),
-      serial_(context.next_serial()),
+      serial_(context.device.next_serial()),
       period_end_(
           context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
       log_size_(cmd.log_size) {
@@ -199,7 +199,7 @@ bool Cq::notify_users(std::uint32_t& most) {
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (!size_ok(cmd.log_size)) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
-  QueueBuffer fresh(context_.page_budget);
+  QueueBuffer fresh(context_.device.page_budget);
   const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));

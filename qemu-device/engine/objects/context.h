@@ -9,15 +9,12 @@
 #include <optional>
 
 #include "core/block_pool.h"
-#include "core/config.h"
-#include "core/congestion.h"
 #include "core/counters.h"
-#include "core/device_status.h"
+#include "core/device_state.h"
 #include "core/effects.h"
 #include "core/event_log.h"
 #include "core/host.h"
 #include "core/list.h"
-#include "core/page_budget.h"
 #include "core/timers.h"
 #include "memory/memory.h"
 #include "objects/events.h"
@@ -116,13 +113,9 @@ class Context {
   // The CQ of an XRC SRQ has failed. The lane walks all QPs in slices to find the XRC targets that
   // hold a WQE of that SRQ.
   void xrc_cq_failed();
-  // A serial for a new CQ, QP or SRQ. Software knows the low 32 bits as the generation of the
-  // object's number, which the object's events carry.
-  [[nodiscard]] std::uint64_t next_serial() { return ++serials_; }
-  [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
   // Stops the device with TERN_FATAL_* `code`; only the first code is kept.
   void fatal(std::uint32_t code) {
-    if (status.stop(code)) raise(0);
+    if (device.status.stop(code)) raise(0);
   }
   // Raises an interrupt. `type` and `id`: of the event that it reports, if any.
   void raise(unsigned vector, std::uint16_t type = 0, std::uint32_t id = 0) {
@@ -133,10 +126,8 @@ class Context {
   }
 
   Host& host;
-  DeviceStatus& status;
+  DeviceState& device;
   Memory& memory;
-  PageBudget& page_budget;
-  const Config& config;
   std::unique_ptr<Effects> effects;  // the C surface swaps it out
   EventLog* log = nullptr;           // null: events are not logged
   TimerQueue timers;
@@ -150,7 +141,6 @@ class Context {
   // The Ethernet frame that is being stored for a raw QP.
   SpanList raw_frame;
 
-  CongestionParams congestion;
   Counters counters;
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
@@ -162,13 +152,10 @@ class Context {
   std::uint64_t received = 0;  // sum of charge_sender()
 
  protected:
-  Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
-          Memory& memory_)
+  Context(Host& host_, DeviceState& device_, Memory& memory_)
       : host(host_),
-        status(status_),
+        device(device_),
         memory(memory_),
-        page_budget(budget),
-        config(config_),
         effects(std::make_unique<Effects>()),
         tx_packet(host),
         scatter(host),
@@ -184,9 +171,6 @@ class Context {
  private:
   bool time_known_ = false;
   std::uint32_t step_ = 0;  // cost of the work since the clock was read
-  // The last serial given out; outlives resets.
-  std::uint64_t serials_ = 0;
-  std::uint64_t qp_generations_ = 0;
 };
 
 }  // namespace tern

@@ -16,11 +16,11 @@ Eq::Eq(Context& context, const tern_cmd_create_eq& cmd)
     : context_(context),
       cmd_(cmd),
       record_(le(std::uint64_t{cmd.record})),
-      buffer_(context.page_budget) {}
+      buffer_(context.device.page_budget) {}
 
 Status Eq::init() {
   if (cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
-      le(std::uint16_t{cmd_.vector}) >= context_.config.num_vectors ||
+      le(std::uint16_t{cmd_.vector}) >= context_.device.config.num_vectors ||
       !record_.fits<tern_eq_record>()) {
     return TERN_ST_BAD_PARAM;
   }

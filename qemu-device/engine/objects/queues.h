@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/counters.h"
+#include "core/device_state.h"
 #include "core/effects.h"
 #include "core/host.h"
 #include "core/list.h"
-#include "core/page_budget.h"
 #include "core/timers.h"
 #include "memory/memory.h"
 #include "objects/record.h"
@@ -146,7 +146,7 @@ class Cq {
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
-  // Generation of its number; see Context::next_serial().
+  // Generation of its number; see DeviceState::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }

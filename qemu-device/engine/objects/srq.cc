@@ -29,8 +29,8 @@ Srq::Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* 
       cmd_(cmd),
       cq_(cq),
       cq_user_([](void* self) { static_cast<Srq*>(self)->cq_failed(); }, this),
-      serial_(context.next_serial()),
-      buffer_(context.page_budget),
+      serial_(context.device.next_serial()),
+      buffer_(context.device.page_budget),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint64_t{cmd.record})),
       log_size_(cmd.log_size) {
@@ -131,7 +131,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
 
 // Software has copied the posted WQEs to the new buffer. ci_ stays, so the record stays valid.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
-  QueueBuffer fresh(context_.page_budget);
+  QueueBuffer fresh(context_.device.page_budget);
   const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   buffer_ = std::move(fresh);

@@ -52,7 +52,7 @@ class Srq {
   void detach() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
-  // Generation of its number; see Context::next_serial().
+  // Generation of its number; see DeviceState::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] SrqRef ref() const { return {srqn_, serial_}; }
   [[nodiscard]] Pdn pd() const { return owner_.pd; }

@@ -39,21 +39,22 @@ TagList::TagList(Context& context, const tern_cmd_create_srq& cmd, Srq& srq, Cq&
       srq_(srq),
       cq_(cq),
       record_(le(std::uint64_t{cmd.record})),
-      ring_(context.page_budget),
+      ring_(context.device.page_budget),
       pages_(cmd.ops_pages),
       uar_(le(std::uint32_t{cmd.uar})),
       max_tags_(le(std::uint32_t{cmd.max_tags})),
       log_ops_(cmd.log_ops) {}
 
-TagList::~TagList() { context_.page_budget.release(charged_); }
+TagList::~TagList() { context_.device.page_budget.release(charged_); }
 
 Status TagList::init() {
-  if (log_ops_ > TERN_TM_MAX_LOG_OPS || max_tags_ == 0 || max_tags_ > context_.config.max_tags) {
+  if (log_ops_ > TERN_TM_MAX_LOG_OPS || max_tags_ == 0 ||
+      max_tags_ > context_.device.config.max_tags) {
     return TERN_ST_BAD_PARAM;
   }
   const std::uint64_t bytes = max_tags_ * (sizeof(Slot) + sizeof(Entry) + sizeof(std::uint32_t));
   const std::uint64_t entries = bytes / sizeof(std::uint64_t);
-  PageBudget& budget = context_.page_budget;
+  PageBudget& budget = context_.device.page_budget;
   if (!budget.charge(entries)) return TERN_ST_NO_MEMORY;
   charged_ = entries;
   budget.work(entries);

@@ -13,14 +13,14 @@ Connection::Connection(Context& context, const tern_cmd_create_qp& cmd, Transpor
       context_(context),
       counters_(&context.counters),
       cmd_(cmd),
-      generation_(context.next_qp_generation()),
-      serial_(static_cast<std::uint32_t>(context.next_serial())) {}
+      generation_(context.device.next_qp_generation()),
+      serial_(static_cast<std::uint32_t>(context.device.next_serial())) {}
 
 std::optional<Route> Connection::route_of(const tern_av& av, std::uint8_t port, Qpn dest) const {
   std::optional<Route> route = context_.resolve(av, port, qpn_, dest);
   // Switches mark ECN-capable packets and drop others.
   if (route && (route->traffic_class & kEcnMask) == 0 &&
-      context_.congestion.enabled(TERN_CC_RP_ENABLE, route->sl)) {
+      context_.device.congestion.enabled(TERN_CC_RP_ENABLE, route->sl)) {
     route->traffic_class |= kEcnCapable;
   }
   return route;

@@ -36,7 +36,7 @@ class Connection {
   // TERN_CNT_* of events that concern this QP.
   [[nodiscard]] Counters& counters() const { return *counters_; }
   [[nodiscard]] Qpn number() const { return qpn_; }
-  // Generation of its number, constant for the QP's life; see Context::next_serial().
+  // Generation of its number, constant for the QP's life; see DeviceState::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return serial_; }
   [[nodiscard]] std::uint8_t state() const { return attr_.state; }
   [[nodiscard]] Transport transport() const { return transport_; }

@@ -27,7 +27,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   const std::uint32_t qkey = le(std::uint32_t{ud.qkey});
   if (dqpn > kQpnMask) return TERN_CQE_LOC_QP_OP_ERR;
   const auto route = context.resolve(ud.av, qp_.attr().port, qp_.number(), Qpn(dqpn));
-  const auto path_rate = static_rate(ud.av.static_rate, context.config.link_speed);
+  const auto path_rate = static_rate(ud.av.static_rate, context.device.config.link_speed);
   if (!route || !path_rate) return TERN_CQE_LOC_QP_OP_ERR;
   if (wqe.length > context.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
 

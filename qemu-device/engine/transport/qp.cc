@@ -74,7 +74,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
       recv_cq_(recv_cq),
       srq_(srq),
       record_(cmd_.record),
-      buffer_(context.page_budget),
+      buffer_(context.device.page_budget),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
       recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
@@ -250,7 +250,7 @@ void Qp::store_status() {
 void Connection::wake() { context_.schedule(static_cast<Qp&>(*this)); }
 
 bool Qp::congestion_notified() {
-  if (!context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
+  if (!context_.device.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
   make_send_rate().notified();
   return true;
 }

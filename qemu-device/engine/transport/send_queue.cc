@@ -120,7 +120,7 @@ bool SendQueue::fetch_one() {
   wqe.status = decode_wqe(qp_.transport(), window_.slot(fetched_), wqe, data);
   wqe.index = fetched_;
   const bool missing = (wqe.responds() && qp_.attr().max_rd_atomic == 0) ||
-                       (wqe.opcode == TERN_WR_BIND_MW && qp_.context().config.max_mw == 0);
+                       (wqe.opcode == TERN_WR_BIND_MW && qp_.context().device.config.max_mw == 0);
   if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
   if (qp_.context().log != nullptr) [[unlikely]]

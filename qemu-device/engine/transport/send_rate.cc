@@ -42,7 +42,7 @@ SendRate::SendRate(Connection& qp)
       last_(qp.context().host.now()) {}
 
 std::uint64_t SendRate::line() const {
-  return std::min(qp_.context().config.link_speed * kMega, kMaxRate);
+  return std::min(qp_.context().device.config.link_speed * kMega, kMaxRate);
 }
 
 std::uint64_t SendRate::in_force() const {
@@ -82,7 +82,7 @@ void SendRate::drain(Nanos now) {
 
 void SendRate::update(Nanos now) {
   drain(now);
-  if (congestion_.active()) congestion_.advance(qp_.context().congestion, line(), now);
+  if (congestion_.active()) congestion_.advance(qp_.context().device.congestion, line(), now);
   enforce();
 }
 
@@ -101,7 +101,7 @@ void SendRate::notified() {
   Context& context = qp_.context();
   const Nanos now = context.host.now();
   update(now);
-  congestion_.notified(context.congestion, line(), now);
+  congestion_.notified(context.device.congestion, line(), now);
   enforce();
 }
 
@@ -130,7 +130,7 @@ void SendRate::expired() {
 
 void SendRate::sent(std::uint32_t bytes, std::uint64_t packet_rate) {
   packet_rate_ = packet_rate;
-  congestion_.sent(qp_.context().congestion, line(), bytes);
+  congestion_.sent(qp_.context().device.congestion, line(), bytes);
   enforce();
   debt_ = rate_ == 0 ? 0 : debt_ + std::int64_t{bytes} * kByte;
 }
