@@ -20,28 +20,89 @@ bool ConnectedReceiver::allows(const Packet& packet, const Accessor& who,
   return false;
 }
 
-std::uint8_t ConnectedReceiver::begin_write(const Packet& packet, const Accessor& who) {
+bool ConnectedReceiver::length_fits(const Packet& packet, const OpTraits& t) const {
+  const std::uint64_t len = packet.payload.size();
+  const std::uint64_t before = std::uint64_t{packet.train - 1} * qp_.mtu();
+  const std::uint64_t whole = before + qp_.mtu();
+  if (!t.last) return len == whole;
+  return len <= whole && (len > before || (t.first && before == 0));
+}
+
+// Checks the RETH of the first packet of a WRITE, and records the destination.
+ConnectedReceiver::Refusal ConnectedReceiver::begin_write(const Packet& packet,
+                                                          const Accessor& who) {
   Context& context = qp_.context();
   if (!allows(packet, who, TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen)
-    return kNakInvalidRequest;
+    return Refusal::kInvalid;
   // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. A flag to prevent
   // that is not worth it.
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
   if (packet.dma_len > 0 &&
       context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len,
                                   TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
-    return kNakRemoteAccess;
+    return Refusal::kDenied;
   }
   write_va_ = packet.va;
   write_rkey_ = packet.rkey;
   write_left_ = packet.dma_len;
   received_ = 0;
-  return 0;
+  return Refusal::kNone;
 }
 
-bool ConnectedReceiver::as_announced(const Packet& packet) const {
+// Checks that the bytes of a WRITE's packets add up to the length in its RETH.
+ConnectedReceiver::Refusal ConnectedReceiver::check_write(const Packet& packet, const OpTraits& t,
+                                                          const Accessor& who) {
+  if (t.first) {
+    const Refusal refusal = begin_write(packet, who);
+    if (refusal != Refusal::kNone) return refusal;
+  }
   const std::uint64_t len = packet.payload.size();
-  return traits(packet.transport, packet.op).last ? len == write_left_ : len <= write_left_;
+  const bool as_announced = t.last ? len == write_left_ : len <= write_left_;
+  return as_announced ? Refusal::kNone : Refusal::kInvalid;
+}
+
+ConnectedReceiver::Refusal ConnectedReceiver::store_send(const Packet& packet, const OpTraits& t,
+                                                         const Accessor& who) {
+  if (t.first) received_ = 0;
+  if (received_ + packet.payload.size() > kMaxDmaLen) return Refusal::kTooLong;
+  const std::uint8_t status = scatter(packet.payload);
+  if (status != TERN_CQE_SUCCESS) {
+    return status == kAbsent                ? Refusal::kAbsent
+           : status == TERN_CQE_LOC_LEN_ERR ? Refusal::kTooLong
+                                            : Refusal::kProtection;
+  }
+  // Invalidate only now, because storing the bytes may have needed the key. A repeated packet does
+  // not reach this code.
+  if (t.ieth && !qp_.context().memory.invalidate_remote(who, packet.inv_rkey)) {
+    return Refusal::kNotInvalidated;
+  }
+  received_ += static_cast<std::uint32_t>(packet.payload.size());
+  message_ = t.last ? Message::kNone : Message::kSend;
+  if (t.last) complete(cqe_of(packet, TERN_RECV_SEND));
+  return Refusal::kNone;
+}
+
+ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, const OpTraits& t,
+                                                          const Accessor& who) {
+  const auto len = static_cast<std::uint32_t>(packet.payload.size());
+  if (len > 0) {
+    const Access access =
+        reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, write_left_ - len);
+    if (access != Access::kReady) {
+      return access == Access::kPending  ? Refusal::kAbsent
+             : access == Access::kDenied ? Refusal::kRevoked
+                                         : Refusal::kDmaError;
+    }
+    SpanList& to = qp_.context().scatter;
+    SpanList::copy(packet.payload, to);
+    to.clear();
+    write_va_ += len;
+    write_left_ -= len;
+    received_ += len;
+  }
+  message_ = t.last ? Message::kNone : Message::kWrite;
+  if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
+  return Refusal::kNone;
 }
 
 Access ConnectedReceiver::reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,

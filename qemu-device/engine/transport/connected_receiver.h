@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of a connection: messages of several packets, and RDMA WRITE.
+// The receiving half of a connection: stores messages of several packets, SENDs and RDMA WRITEs.
+// Derived classes decide about the order of packets, and what a refused one causes.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +22,57 @@ class ConnectedReceiver : public Receiver {
 
   // Whether the QP allows peers requests that need `rights` (TERN_ACCESS_*).
   [[nodiscard]] bool allows(const Packet& packet, const Accessor& who, std::uint32_t rights) const;
-  // Handles the first packet of a WRITE: checks its RETH and records the destination. Returns zero
-  // or the syndrome of the NAK to send.
-  [[nodiscard]] std::uint8_t begin_write(const Packet& packet, const Accessor& who);
-  // Returns whether the length of a WRITE packet agrees with the bytes left of the RETH's length.
-  [[nodiscard]] bool as_announced(const Packet& packet) const;
+  // Whether the length of a SEND or WRITE packet suits its opcode: only the last packet of a
+  // message, which may end a train, is shorter than the path MTU.
+  [[nodiscard]] bool length_fits(const Packet& packet, const OpTraits& t) const;
+
+  // Why a packet of a message was not stored.
+  enum class Refusal : std::uint8_t {
+    kNone,
+    kNoReceive,       // no receive WQE is posted
+    kQueueFailed,     // the receive queue is unusable
+    kAbsent,          // a page is absent, and the fault is reported
+    kTooLong,         // SEND: exceeds the receive WQE's buffers, or what a message may have
+    kProtection,      // SEND: the buffers are not accessible
+    kNotInvalidated,  // SEND: the key that it invalidates is not valid
+    kInvalid,         // WRITE: the QP allows none, or the lengths of RETH and packets disagree
+    kDenied,          // WRITE: the memory that its RETH names is not accessible
+    kRevoked,         // WRITE: the memory was accessible when the message began
+    kDmaError,        // WRITE: the memory is not RAM
+  };
+  // Stores a packet of a SEND or WRITE that follows the packets before it, and completes the
+  // receive WQE of the message with its last packet. A refused packet does not advance the message.
+  // `who`: for the keys that the packet uses. `take_wqe` takes the receive WQE unless one is held,
+  // and returns as take() does.
+  template <class TakeWqe>
+  [[nodiscard]] Refusal receive(const Packet& packet, const OpTraits& t, const Accessor& who,
+                                TakeWqe take_wqe) {
+    if (!t.send) {
+      const Refusal refusal = check_write(packet, t, who);
+      if (refusal != Refusal::kNone) return refusal;
+    }
+    if (t.send || t.imm) {
+      const Take got = take_wqe();
+      if (got == Take::kEmpty) return Refusal::kNoReceive;
+      if (got == Take::kFailed) return Refusal::kQueueFailed;
+    }
+    return t.send ? store_send(packet, t, who) : store_write(packet, t, who);
+  }
+
   // Maps the memory that a request addresses into Context::scatter, which stays empty unless the
   // result is kReady. For kPending it raises the page fault. `rest`: bytes of the message after the
   // packet.
   [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                              std::uint64_t len, std::uint32_t rights, std::uint64_t rest = 0);
-  // The same for the next `len` bytes of the WRITE.
-  [[nodiscard]] Access reach_write(const Accessor& who, std::uint32_t len) {
-    return reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, write_left_ - len);
-  }
-  // Advances the WRITE by `len` stored bytes.
-  void written(std::uint32_t len) {
-    write_va_ += len;
-    write_left_ -= len;
-    received_ += len;
-  }
 
   Message message_ = Message::kNone;
 
  private:
+  [[nodiscard]] Refusal check_write(const Packet& packet, const OpTraits& t, const Accessor& who);
+  [[nodiscard]] Refusal begin_write(const Packet& packet, const Accessor& who);
+  [[nodiscard]] Refusal store_send(const Packet& packet, const OpTraits& t, const Accessor& who);
+  [[nodiscard]] Refusal store_write(const Packet& packet, const OpTraits& t, const Accessor& who);
+
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_va_ = 0;
   std::uint32_t write_left_ = 0;

@@ -68,13 +68,12 @@ void Responder::deliver(const Packet& packet) {
   if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
   asked_ = Asked::kNothing;
   qp_.communication_established();
-  if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet)) {
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet, t)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (!qp_.follow(packet)) return;
-  const OpTraits& t = traits(packet.transport, packet.op);
-  if (t.send) return on_send(packet);
-  if (t.write) return on_write(packet);
+  if (t.send || t.write) return on_message(packet, t);
   if (packet.op == Op::kReadRequest) return on_read(packet);
   if (t.atomic_eth) return on_atomic(packet);
   if (packet.op == Op::kFlush) return on_flush(packet);
@@ -105,10 +104,8 @@ bool Responder::admit(const Packet&, bool) {
 
 std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
 
-// Checks that FIRST, MIDDLE, LAST and ONLY follow each other as IBTA 9.7.4.1.3 requires, and that
-// only the last packet of a message, which may end a train, is shorter than the path MTU.
-bool Responder::in_sequence(const Packet& packet) {
-  const OpTraits& t = traits(packet.transport, packet.op);
+// Checks that FIRST, MIDDLE, LAST and ONLY follow each other as IBTA 9.7.4.1.3 requires.
+bool Responder::in_sequence(const Packet& packet, const OpTraits& t) const {
   const bool data = t.send || t.write;
   if (message_ == Message::kNone) {
     if (data && !t.first) return false;
@@ -116,26 +113,7 @@ bool Responder::in_sequence(const Packet& packet) {
     if (!data || t.first) return false;
     if (t.send != (message_ == Message::kSend)) return false;
   }
-  if (!data) return true;
-  const std::uint64_t len = packet.payload.size();
-  const std::uint64_t before = std::uint64_t{packet.train - 1} * qp_.mtu();
-  const std::uint64_t whole = before + qp_.mtu();
-  if (!t.last) return len == whole;
-  return len <= whole && (len > before || (t.first && before == 0));
-}
-
-// Takes the receive WQE of the message unless one is held. Returns false after handling RNR or a
-// failure.
-bool Responder::take_receive(const Packet& packet) {
-  const Take got = take_message(packet);
-  if (got == Take::kTaken) return true;
-  if (got == Take::kFailed) {
-    fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
-    return false;
-  }
-  qp_.counters().add(TERN_CNT_OUT_OF_BUFFER);
-  not_ready();
-  return false;
+  return !data || length_fits(packet, t);
 }
 
 // Queues an RNR NAK: the peer has to repeat the expected request later.
@@ -158,67 +136,53 @@ SpanList* Responder::open(const Packet& packet, Access access) {
   return nullptr;
 }
 
-void Responder::on_send(const Packet& packet) {
-  if (!take_receive(packet)) return;
-  const OpTraits& t = traits(packet.transport, packet.op);
-  if (t.first) received_ = 0;
-  std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
-                            ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
-                            : scatter(packet.payload);
-  if (status == kAbsent) {
-    faulted_psn_ = packet.psn;
-    if (labelled_) postponed();
-    return not_ready();
-  }
-  // Invalidate only now, because storing the bytes may have needed the key. A duplicate does not
-  // reach this code.
-  if (t.ieth && status == TERN_CQE_SUCCESS &&
-      !qp_.context().memory.invalidate_remote(keys_, packet.inv_rkey)) {
-    status = TERN_CQE_REM_INV_REQ_ERR;
-  }
-  if (status != TERN_CQE_SUCCESS) {
-    const bool invalid = status != TERN_CQE_LOC_PROT_ERR;
-    if (status == TERN_CQE_LOC_LEN_ERR) qp_.counters().add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-    complete(cqe_of(TERN_RECV_SEND, status));
-    return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
-  }
-  received_ += static_cast<std::uint32_t>(packet.payload.size());
-  if (t.last) {
-    complete(cqe_of(packet, TERN_RECV_SEND));
-    // The completion is lost, so software does not see the message.
-    if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
-    msn_ = (msn_ + 1) & 0xffffffU;
-  }
-  message_ = t.last ? Message::kNone : Message::kSend;
+void Responder::on_message(const Packet& packet, const OpTraits& t) {
+  const Refusal refusal = receive(packet, t, keys_, [&] { return take_message(packet); });
+  if (refusal != Refusal::kNone) [[unlikely]]
+    return refuse(packet, t, refusal);
+  // The completion is lost, so software does not see the message.
+  if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
+  if (t.last) msn_ = (msn_ + 1) & 0xffffffU;
   epsn_ = epsn_.plus(packet.train);
   if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
-void Responder::on_write(const Packet& packet) {
-  const OpTraits& t = traits(packet.transport, packet.op);
-  const auto len = static_cast<std::uint32_t>(packet.payload.size());
-  if (t.first) {
-    const std::uint8_t syndrome = begin_write(packet, keys_);
-    if (syndrome == kNakRemoteAccess) return fail(packet, syndrome, TERN_EV_QP_ACCESS_ERR);
-    if (syndrome != 0) return fail(packet, syndrome, TERN_EV_QP_REQ_ERR);
+// The peer has to repeat the packet, or the QP fails.
+void Responder::refuse(const Packet& packet, const OpTraits& t, Refusal why) {
+  switch (why) {
+    case Refusal::kNone:
+      return;
+    case Refusal::kNoReceive:
+      qp_.counters().add(TERN_CNT_OUT_OF_BUFFER);
+      return not_ready();
+    case Refusal::kAbsent:
+      faulted_psn_ = packet.psn;
+      if (t.send && labelled_) postponed();
+      return not_ready();
+    case Refusal::kQueueFailed:
+      return fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
+    case Refusal::kTooLong:
+      qp_.counters().add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+      return fail_receive(packet, TERN_CQE_LOC_LEN_ERR, kNakInvalidRequest);
+    case Refusal::kProtection:
+      return fail_receive(packet, TERN_CQE_LOC_PROT_ERR, kNakRemoteOperation);
+    case Refusal::kNotInvalidated:
+      return fail_receive(packet, TERN_CQE_REM_INV_REQ_ERR, kNakInvalidRequest);
+    case Refusal::kInvalid:
+      return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+    case Refusal::kDenied:
+      return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+    case Refusal::kRevoked:
+      return refuse(packet, Access::kDenied);
+    case Refusal::kDmaError:
+      return refuse(packet, Access::kDmaError);
   }
-  if (!as_announced(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
-  if (t.imm && !take_receive(packet)) return;
-  if (len > 0) {
-    SpanList* const to = open(packet, reach_write(keys_, len));
-    if (to == nullptr) return;
-    SpanList::copy(packet.payload, *to);
-    to->clear();
-  }
-  written(len);
-  if (t.imm) {
-    complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
-    if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
-  }
-  if (t.last) msn_ = (msn_ + 1) & 0xffffffU;
-  message_ = t.last ? Message::kNone : Message::kWrite;
-  epsn_ = epsn_.plus(packet.train);
-  if (packet.ack_req) acknowledge(epsn_.prev());
+}
+
+// Completes the held WQE with `status`, which reports the error to software.
+void Responder::fail_receive(const Packet& packet, std::uint8_t status, std::uint8_t syndrome) {
+  complete(cqe_of(TERN_RECV_SEND, status));
+  fail(packet, syndrome, -1);
 }
 
 // Returns the slot for the next request with a response of its own. If the peer has more

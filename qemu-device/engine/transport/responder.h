@@ -76,14 +76,14 @@ class Responder : public ConnectedReceiver {
   };
 
   void duplicate(const Packet& packet);
-  bool in_sequence(const Packet& packet);
-  void on_send(const Packet& packet);
-  void on_write(const Packet& packet);
+  [[nodiscard]] bool in_sequence(const Packet& packet, const OpTraits& t) const;
+  void on_message(const Packet& packet, const OpTraits& t);
+  void refuse(const Packet& packet, const OpTraits& t, Refusal why);
+  void fail_receive(const Packet& packet, std::uint8_t status, std::uint8_t syndrome);
   void on_read(const Packet& packet);
   void on_atomic(const Packet& packet);
   void on_flush(const Packet& packet);
   void on_atomic_write(const Packet& packet);
-  bool take_receive(const Packet& packet);
   [[nodiscard]] SpanList* open(const Packet& packet, Access access);
   Resource* new_resource(const Packet& packet);
   void answer_later(Answer kind);

@@ -45,20 +45,39 @@ void UcReceiver::fail(std::uint8_t status) {
 void UcReceiver::deliver(const Packet& packet) {
   if (packet.psn != epsn_) drop(TERN_CNT_OUT_OF_SEQUENCE);
   epsn_ = packet.psn.next();
-  if (!in_sequence(packet) || !qp_.follow(packet)) return drop();
+  const OpTraits& t = traits(packet.transport, packet.op);
+  // FIRST and ONLY begin a new message in any state.
+  const bool follows = t.first || message_ == (t.send ? Message::kSend : Message::kWrite);
+  if (!follows || !length_fits(packet, t) || !qp_.follow(packet)) return drop();
   qp_.communication_established();
-  if (traits(packet.transport, packet.op).send) return on_send(packet);
-  on_write(packet);
+  const Refusal refusal = receive(packet, t, qp_.accessor(), [this] { return take(); });
+  if (refusal != Refusal::kNone) refuse(refusal);
 }
 
-// FIRST and ONLY begin a new message in any state. Only the last packet of a message is shorter
-// than the path MTU.
-bool UcReceiver::in_sequence(const Packet& packet) const {
-  const OpTraits& t = traits(packet.transport, packet.op);
-  if (!t.first && message_ != (t.send ? Message::kSend : Message::kWrite)) return false;
-  const std::uint64_t len = packet.payload.size();
-  if (!t.last) return len == qp_.mtu();
-  return len <= qp_.mtu() && (t.first || len > 0);
+// Drops the rest of the message. An invalid receive WQE or queue moves the QP to the error state.
+void UcReceiver::refuse(Refusal why) {
+  switch (why) {
+    case Refusal::kNone:
+      return;
+    case Refusal::kNoReceive:
+    case Refusal::kAbsent:
+      return drop(TERN_CNT_OUT_OF_BUFFER);
+    case Refusal::kQueueFailed:
+      return qp_.enter_error(TERN_EV_QP_FATAL);
+    case Refusal::kTooLong:
+      return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+    case Refusal::kProtection:
+      return fail(TERN_CQE_LOC_PROT_ERR);
+    case Refusal::kNotInvalidated:
+      return fail(TERN_CQE_REM_INV_REQ_ERR);
+    case Refusal::kInvalid:
+      return drop();
+    case Refusal::kDenied:
+    case Refusal::kRevoked:
+      return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+    case Refusal::kDmaError:
+      return drop(TERN_CNT_DMA_ERRORS);
+  }
 }
 
 // The message is lost already. If the access must fail, a WRITE is only counted; a SEND fails its
@@ -67,62 +86,6 @@ void UcReceiver::fault_over(bool failed) {
   if (!failed) return;
   if (faulted_ == Faulted::kRequest) return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
   if (recv_) fail(TERN_CQE_LOC_PROT_ERR);
-}
-
-bool UcReceiver::take_receive() {
-  const Take got = take();
-  if (got == Take::kEmpty) drop(TERN_CNT_OUT_OF_BUFFER);
-  if (got == Take::kFailed) qp_.enter_error(TERN_EV_QP_FATAL);
-  return got == Take::kTaken;
-}
-
-void UcReceiver::on_send(const Packet& packet) {
-  const OpTraits& t = traits(packet.transport, packet.op);
-  if (!take_receive()) return;
-  if (t.first) received_ = 0;
-  if (received_ + packet.payload.size() > kMaxDmaLen) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-  const std::uint8_t status = scatter(packet.payload);
-  if (status == kAbsent) return drop(TERN_CNT_OUT_OF_BUFFER);
-  if (status == TERN_CQE_LOC_LEN_ERR) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-  if (status != TERN_CQE_SUCCESS) return fail(status);
-  // Invalidate only now, because storing the bytes may have needed the key.
-  if (t.ieth && !qp_.context().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
-    return fail(TERN_CQE_REM_INV_REQ_ERR);
-  }
-  received_ += static_cast<std::uint32_t>(packet.payload.size());
-  message_ = t.last ? Message::kNone : Message::kSend;
-  if (t.last) complete(cqe_of(packet, TERN_RECV_SEND));
-}
-
-void UcReceiver::on_write(const Packet& packet) {
-  const OpTraits& t = traits(packet.transport, packet.op);
-  if (t.first) {
-    const std::uint8_t syndrome = begin_write(packet, qp_.accessor());
-    if (syndrome == kNakRemoteAccess) return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
-    if (syndrome != 0) return drop();
-  }
-  if (!as_announced(packet)) return drop();
-  if (t.imm && !take_receive()) return;
-  if (!store(packet.payload)) return;
-  message_ = t.last ? Message::kNone : Message::kWrite;
-  if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
-}
-
-// Stores payload as the next bytes of the WRITE.
-bool UcReceiver::store(const SpanList& payload) {
-  const auto len = static_cast<std::uint32_t>(payload.size());
-  const Access access = reach_write(qp_.accessor(), len);
-  if (access != Access::kReady) {
-    drop(access == Access::kPending    ? TERN_CNT_OUT_OF_BUFFER
-         : access == Access::kDmaError ? TERN_CNT_DMA_ERRORS
-                                       : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
-    return false;
-  }
-  SpanList& to = qp_.context().scatter;
-  SpanList::copy(payload, to);
-  to.clear();
-  written(len);
-  return true;
 }
 
 }  // namespace tern

@@ -30,11 +30,7 @@ class UcReceiver final : public ConnectedReceiver {
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
  private:
-  [[nodiscard]] bool in_sequence(const Packet& packet) const;
-  [[nodiscard]] bool take_receive();
-  [[nodiscard]] bool store(const SpanList& payload);
-  void on_send(const Packet& packet);
-  void on_write(const Packet& packet);
+  void refuse(Refusal why);
   void drop();
   void drop(unsigned counter);
   void fail(std::uint8_t status);
