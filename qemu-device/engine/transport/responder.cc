@@ -47,8 +47,8 @@ void Responder::reset() {
   ConnectedReceiver::reset();
   forget_answers();
   msn_ = next_resource_ = out_size_ = 0;
-  asked_ = Asked::kNothing;
-  owes_read_ = false;
+  pending_nak_ = PendingNak::kNone;
+  read_outstanding_ = false;
   srq_ = {};
   resources_ = {};
 }
@@ -58,7 +58,7 @@ void Responder::reset() {
 void Responder::deliver(const Packet& packet) {
   // An answer to a later request would acknowledge the READ (IBTA 9.7.5.1.2). The peer will repeat
   // the dropped request.
-  if (owes_read_ && packet.psn.ahead_of(unread_) > 0) return;
+  if (read_outstanding_ && packet.psn.ahead_of(outstanding_psn_) > 0) return;
   const std::int32_t ahead = packet.psn.ahead_of(epsn_);
   if (ahead < 0) return duplicate(packet);
   if (ahead > 0) return out_of_sequence(packet);
@@ -66,7 +66,7 @@ void Responder::deliver(const Packet& packet) {
   // sent.
   if (room() < 2) return;
   if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
-  asked_ = Asked::kNothing;
+  pending_nak_ = PendingNak::kNone;
   qp_.communication_established();
   const OpTraits& t = traits(packet.transport, packet.op);
   if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet, t)) {
@@ -85,15 +85,15 @@ void Responder::deliver(const Packet& packet) {
 // expire. A peer that expects repetitions gets a NAK for each request that asks for an answer, if
 // the queue has space besides the answers owed.
 void Responder::out_of_sequence(const Packet& packet) {
-  if (asked_ != Asked::kNothing) {
+  if (pending_nak_ != PendingNak::kNone) {
     const bool repeats =
-        asked_ == Asked::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
+        pending_nak_ == PendingNak::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
     if (!repeats || room() < 2) return;
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
   // Every other answer leaves a place for this one, and no other is queued while this one waits.
   assert(room() != 0);
-  asked_ = Asked::kSequence;
+  pending_nak_ = PendingNak::kSequence;
   nak(epsn_, kNakSequence);
 }
 
@@ -118,7 +118,7 @@ bool Responder::in_sequence(const Packet& packet, const OpTraits& t) const {
 
 // Queues an RNR NAK: the peer has to repeat the expected request later.
 void Responder::not_ready() {
-  asked_ = Asked::kLater;
+  pending_nak_ = PendingNak::kRnr;
   nak(epsn_, rnr());
 }
 
@@ -330,8 +330,9 @@ void Responder::duplicate(const Packet& packet) {
       }
       out.kind = Answer::kRead;
       out.packet = out.start = static_cast<std::uint32_t>(skip);
-      if (owes_read_ && unread_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns))
-        owes_read_ = false;
+      if (read_outstanding_ &&
+          outstanding_psn_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns))
+        read_outstanding_ = false;
       // If the answer to the first request is still queued, restart it here instead of adding
       // another.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
@@ -515,8 +516,8 @@ void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
     }
   }
   out_tail_ = out_head_ + 1;
-  owes_read_ = true;
-  unread_ = psn;
+  read_outstanding_ = true;
+  outstanding_psn_ = psn;
   out.kind = Answer::kNak;
   out.syndrome = rnr();
   out.psn = psn;

@@ -113,11 +113,12 @@ class Responder : public ConnectedReceiver {
   Psn epsn_;
   std::uint32_t msn_ = 0;
   Psn faulted_psn_;  // PSN of the packet that met the absent page
-  Psn unread_;       // with owes_read_: PSN at which a READ response stopped at an absent page
-  // The NAK that waits for the expected packet; no other one is sent until it arrives.
-  enum class Asked : std::uint8_t { kNothing, kSequence, kLater };
-  Asked asked_ = Asked::kNothing;
-  bool owes_read_ = false;  // later requests are dropped until the peer repeats the READ
+  // With read_outstanding_: PSN at which a READ response stopped at an absent page.
+  Psn outstanding_psn_;
+  // The NAK sent for the expected packet; no other one is sent until that packet arrives.
+  enum class PendingNak : std::uint8_t { kNone, kSequence, kRnr };
+  PendingNak pending_nak_ = PendingNak::kNone;
+  bool read_outstanding_ = false;  // later requests are dropped until the peer repeats the READ
   std::uint32_t next_resource_ = 0;
   std::uint32_t out_head_ = 0;  // free running
   std::uint32_t out_tail_ = 0;
