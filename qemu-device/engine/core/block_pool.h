@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 namespace tern {
@@ -62,10 +64,60 @@ class Pooled {
   }
   explicit operator bool() const { return held_ != nullptr; }
   T* operator->() const { return held_; }
+  T& operator*() const { return *held_; }
 
  private:
   BlockPool* pool_;
   T* held_ = nullptr;
+};
+
+// A ring of Ts in a block of the pool, which is held only while there are any.
+template <class T>
+class PooledRing {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  explicit PooledRing(BlockPool& pool) : pool_(&pool) {}
+  ~PooledRing() { clear(); }
+  PooledRing(const PooledRing&) = delete;
+  PooledRing& operator=(const PooledRing&) = delete;
+
+  // The ring is empty. `capacity`: a power of two up to 2^15, or 0.
+  void set_capacity(std::uint32_t capacity) { capacity_ = static_cast<std::uint16_t>(capacity); }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  // How many more it can hold.
+  [[nodiscard]] std::uint32_t room() const { return capacity_ - std::uint32_t{size_}; }
+  // Element `i`, counted from the oldest.
+  [[nodiscard]] T& operator[](std::uint32_t i) { return held_[(head_ + i) & (capacity_ - 1U)]; }
+  [[nodiscard]] T& front() { return (*this)[0]; }
+  [[nodiscard]] T& back() { return (*this)[size_ - 1U]; }
+  // There is room.
+  void push(const T& value) {
+    if (held_ == nullptr) held_ = reinterpret_cast<T*>(pool_->take(capacity_ * sizeof(T)));
+    new (&(*this)[size_]) T(value);
+    ++size_;
+  }
+  // Removes the oldest element.
+  void pop() {
+    ++head_;
+    if (--size_ == 0) clear();
+  }
+  // Removes all but the oldest element.
+  void keep_front() { size_ = 1; }
+  void clear() {
+    head_ = size_ = 0;
+    if (held_ == nullptr) return;
+    pool_->give(reinterpret_cast<std::byte*>(held_), capacity_ * sizeof(T));
+    held_ = nullptr;
+  }
+
+ private:
+  BlockPool* pool_;
+  T* held_ = nullptr;
+  std::uint16_t head_ = 0;  // free running
+  std::uint16_t size_ = 0;
+  std::uint16_t capacity_ = 0;
 };
 
 }  // namespace tern

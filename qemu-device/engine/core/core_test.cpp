@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "core/block_pool.h"
 #include "core/table.h"
 #include "core/timers.h"
 #include "core/types.h"
@@ -148,6 +149,31 @@ TEST(Timers, AgreeWithASortedListUnderRandomUse) {
       }
     }
   }
+}
+
+TEST(PooledRing, HoldsABlockOnlyWhileItHasElements) {
+  BlockPool pool;
+  PooledRing<std::uint64_t> ring(pool);
+  ring.set_capacity(8);
+  EXPECT_EQ(pool.taken(), 0U);
+  for (std::uint64_t i = 0; i < 8; ++i) ring.push(i);
+  EXPECT_NE(pool.taken(), 0U);
+  EXPECT_EQ(ring.room(), 0U);
+  // Far enough for its counter to wrap.
+  for (std::uint64_t i = 8; i < 70000; ++i) {
+    ASSERT_EQ(ring.front(), i - 8);
+    ring.pop();
+    ASSERT_EQ(ring.room(), 1U);
+    ring.push(i);
+    ASSERT_EQ(ring.back(), i);
+    ASSERT_EQ(ring[3], i - 4);
+  }
+  ring.keep_front();
+  EXPECT_EQ(ring.size(), 1U);
+  EXPECT_EQ(ring.front(), 69992U);
+  ring.pop();
+  EXPECT_TRUE(ring.empty());
+  EXPECT_EQ(pool.taken(), 0U);
 }
 
 }  // namespace

@@ -25,11 +25,13 @@ std::byte* put(std::byte* at, const T& value) {
 
 }  // namespace
 
+Rendezvous::Rendezvous(Connection& qp, SendQueue& sender)
+    : qp_(qp), sender_(sender), slots_(qp.context().blocks) {}
+
 bool Rendezvous::has_room() const { return pi_ - sender_.consumer_index() + reads_ + 2 <= kSlots; }
 
 Rendezvous::Slot& Rendezvous::post(const tern_sq_hdr& hdr) {
-  if (slots_ == nullptr)
-    slots_ = reinterpret_cast<Slot*>(qp_.context().blocks.take(kSlots * sizeof(Slot)));
+  slots_.take();
   assert(pi_ - sender_.consumer_index() < kSlots);
   Slot& to = slot(pi_++);
   to.wqe = {};
@@ -84,7 +86,7 @@ void Rendezvous::completed(const tern_cqe& cqe) {
     // No CQE tells software that the FIN message was lost.
     qp_.enter_error(TERN_EV_QP_FATAL);
   }
-  settle();
+  if (pi_ == sender_.consumer_index()) slots_.give();
 }
 
 void Rendezvous::end_tag(std::uint32_t tag, std::uint8_t status, std::uint32_t bytes) {
@@ -107,17 +109,11 @@ void Rendezvous::reset() {
     }
   }
   pi_ = reads_ = 0;
-  settle(true);
+  slots_.give();
 }
 
 void Rendezvous::read(std::uint32_t index, std::size_t offset, std::span<std::byte> to) const {
   std::memcpy(to.data(), slot(index).wqe.data() + offset, to.size());
-}
-
-void Rendezvous::settle(bool all) {
-  if (slots_ == nullptr || (!all && pi_ != sender_.consumer_index())) return;
-  qp_.context().blocks.give(reinterpret_cast<std::byte*>(slots_), kSlots * sizeof(Slot));
-  slots_ = nullptr;
 }
 
 }  // namespace tern

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/block_pool.h"
 #include "tern_hw.hpp"
 #include "transport/tag_headers.h"
 
@@ -22,8 +23,7 @@ class Rendezvous {
   static constexpr std::uint8_t kLogSlots = 5;
   static constexpr std::uint8_t kLogStride = 7;
 
-  Rendezvous(Connection& qp, SendQueue& sender) : qp_(qp), sender_(sender) {}
-  ~Rendezvous() { settle(true); }
+  Rendezvous(Connection& qp, SendQueue& sender);
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
@@ -47,15 +47,14 @@ class Rendezvous {
     TagHeaders request;
   };
 
-  [[nodiscard]] Slot& slot(std::uint32_t index) const { return slots_[index & (kSlots - 1)]; }
+  [[nodiscard]] Slot& slot(std::uint32_t index) const { return (*slots_)[index & (kSlots - 1)]; }
   Slot& post(const tern_sq_hdr& hdr);
   void finish(TagHeaders request);
   void end_tag(std::uint32_t tag, std::uint8_t status, std::uint32_t bytes);
-  void settle(bool all = false);
 
   Connection& qp_;
   SendQueue& sender_;
-  Slot* slots_ = nullptr;  // a block of the pool, held only while there are WQEs
+  Pooled<std::array<Slot, kSlots>> slots_;  // held only while there are WQEs
   std::uint32_t pi_ = 0;
   std::uint32_t reads_ = 0;  // incomplete READs: each will need a slot for its FIN message
 };

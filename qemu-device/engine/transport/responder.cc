@@ -36,17 +36,20 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
 
 }  // namespace
 
+Responder::Responder(Connection& qp) : ConnectedReceiver(qp), out_(qp.context().blocks) {}
+
 void Responder::start() {
   epsn_ = Psn(qp_.attr().rq_psn);
   // Room for every pending resource, an ACK between any two of them, repeated answers and the final
   // NAK.
-  out_size_ = std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U);
+  out_.set_capacity(std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U));
 }
 
 void Responder::reset() {
   ConnectedReceiver::reset();
-  forget_answers();
-  msn_ = next_resource_ = out_size_ = 0;
+  out_.clear();
+  out_.set_capacity(0);
+  msn_ = next_resource_ = 0;
   pending_nak_ = PendingNak::kNone;
   read_outstanding_ = false;
   srq_ = {};
@@ -64,7 +67,7 @@ void Responder::deliver(const Packet& packet) {
   if (ahead > 0) return out_of_sequence(packet);
   // A peer with more outstanding requests than agreed has to repeat them after answers have been
   // sent.
-  if (room() < 2) return;
+  if (out_.room() < 2) return;
   if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
   pending_nak_ = PendingNak::kNone;
   qp_.communication_established();
@@ -88,11 +91,11 @@ void Responder::out_of_sequence(const Packet& packet) {
   if (pending_nak_ != PendingNak::kNone) {
     const bool repeats =
         pending_nak_ == PendingNak::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
-    if (!repeats || room() < 2) return;
+    if (!repeats || out_.room() < 2) return;
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
   // Every other answer leaves a place for this one, and no other is queued while this one waits.
-  assert(room() != 0);
+  assert(out_.room() != 0);
   pending_nak_ = PendingNak::kSequence;
   nak(epsn_, kNakSequence);
 }
@@ -302,7 +305,7 @@ void Responder::duplicate(const Packet& packet) {
   constexpr std::int32_t kOutstanding = 1 << 16;
   if (packet.psn.ahead_of(epsn_) >= -kOutstanding && !qp_.follow(packet)) return;
   qp_.counters().add(TERN_CNT_DUPLICATE_REQUEST);
-  if (room() < 2) return;
+  if (out_.room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send || t.write) {
     // Even while a NAK for the expected packet is pending, an ACK of the packet before it is
@@ -335,8 +338,8 @@ void Responder::duplicate(const Packet& packet) {
         read_outstanding_ = false;
       // If the answer to the first request is still queued, restart it here instead of adding
       // another.
-      for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
-        Out& before = queued(k);
+      for (std::uint32_t k = 0; k != out_.size(); ++k) {
+        Out& before = out_[k];
         if (before.kind == Answer::kRead && before.resource == i && before.first == r.first) {
           before.packet = before.start = out.start;
           qp_.wake();
@@ -370,24 +373,14 @@ Psn Responder::acknowledgeable(Psn repeated) const {
 // ---- answers ----
 
 void Responder::push(const Out& out) {
-  if (out_ == nullptr) {
-    out_ = reinterpret_cast<Out*>(qp_.context().blocks.take(out_size_ * sizeof(Out)));
-  }
-  queued(out_tail_++) = out;
+  out_.push(out);
   qp_.wake();
-}
-
-void Responder::forget_answers() {
-  out_head_ = out_tail_ = 0;
-  if (out_ == nullptr) return;
-  qp_.context().blocks.give(reinterpret_cast<std::byte*>(out_), out_size_ * sizeof(Out));
-  out_ = nullptr;
 }
 
 // Merges consecutive ACKs: the newest one covers the others.
 void Responder::acknowledge(Psn psn) {
-  if (out_head_ != out_tail_) {
-    Out& last = queued(out_tail_ - 1);
+  if (!out_.empty()) {
+    Out& last = out_.back();
     if (last.kind == Answer::kAck) {
       if (psn.ahead_of(last.psn) > 0) last.psn = psn;
       last.msn = msn_;
@@ -403,7 +396,7 @@ void Responder::acknowledge(Psn psn) {
 }
 
 void Responder::nak(Psn psn, std::uint8_t syndrome) {
-  if (room() == 0) return;
+  if (out_.room() == 0) return;
   Out out;
   out.kind = Answer::kNak;
   out.syndrome = syndrome;
@@ -460,7 +453,7 @@ void Responder::fault_over(bool failed) {
 void Responder::stop(bool silent) {
   Receiver::stop(silent);
   message_ = Message::kNone;
-  if (silent) forget_answers();
+  if (silent) out_.clear();
 }
 
 Packet& Responder::answer(Op op, Psn psn) {
@@ -508,14 +501,14 @@ void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
   }
   // Drop the answers after it. An executed request is answered from its resource when the peer
   // repeats it.
-  for (std::uint32_t i = out_head_; i != out_tail_; ++i) {
-    const Out& dropped = queued(i);
+  for (std::uint32_t i = 0; i != out_.size(); ++i) {
+    const Out& dropped = out_[i];
     const bool answers = dropped.kind != Answer::kAck && dropped.kind != Answer::kNak;
     if (answers && resources_[dropped.resource].first == dropped.first) {
       resources_[dropped.resource].pending = false;
     }
   }
-  out_tail_ = out_head_ + 1;
+  out_.keep_front();
   read_outstanding_ = true;
   outstanding_psn_ = psn;
   out.kind = Answer::kNak;
@@ -565,7 +558,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
       packet.payload.abandon();
       const bool dma = access == Access::kDmaError;
       qp_.counters().add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
-      out_tail_ = out_head_ + 1;  // nothing may follow the NAK
+      out_.keep_front();  // nothing may follow the NAK
       out.kind = Answer::kNak;
       out.syndrome = dma ? kNakRemoteOperation : kNakRemoteAccess;
       out.psn = r.first.plus(k);
@@ -588,12 +581,12 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
 }
 
 bool Responder::transmit(std::uint32_t& allowance) {
-  while (out_head_ != out_tail_) {
+  while (!out_.empty()) {
     if (allowance == 0) return true;
-    Out& out = queued(out_head_);
+    Out& out = out_.front();
     const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
     if (answers && resources_[out.resource].first != out.first) {
-      ++out_head_;  // another request has the slot by now
+      out_.pop();  // another request has the slot by now
       continue;
     }
     switch (out.kind) {
@@ -611,9 +604,8 @@ bool Responder::transmit(std::uint32_t& allowance) {
         break;
     }
     allowance -= std::min(allowance, kPacketCost);
-    ++out_head_;
+    out_.pop();
   }
-  forget_answers();
   return false;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/block_pool.h"
 #include "objects/srq.h"
 #include "transport/connected_receiver.h"
 #include "wire/packet.h"
@@ -15,8 +16,7 @@ namespace tern {
 
 class Responder : public ConnectedReceiver {
  public:
-  using ConnectedReceiver::ConnectedReceiver;
-  ~Responder() override { forget_answers(); }
+  explicit Responder(Connection& qp);
 
   // Starts with attr().rq_psn and max_dest_rd_atomic.
   void start() override;
@@ -100,10 +100,6 @@ class Responder : public ConnectedReceiver {
   void read_not_ready(Out& out, Psn psn, std::uint32_t rest);
   [[nodiscard]] std::uint8_t rnr() const;
   void push(const Out& out);
-  [[nodiscard]] Out& queued(std::uint32_t index) { return out_[index & (out_size_ - 1)]; }
-  // Drops all queued answers and frees their memory.
-  void forget_answers();
-  [[nodiscard]] std::uint32_t room() const { return out_size_ - (out_tail_ - out_head_); }
   void send_ack(const Out& out);
   bool send_read(Out& out, std::uint32_t& allowance);
   void send_atomic(const Out& out);
@@ -120,12 +116,8 @@ class Responder : public ConnectedReceiver {
   PendingNak pending_nak_ = PendingNak::kNone;
   bool read_outstanding_ = false;  // later requests are dropped until the peer repeats the READ
   std::uint32_t next_resource_ = 0;
-  std::uint32_t out_head_ = 0;  // free running
-  std::uint32_t out_tail_ = 0;
   std::vector<Resource> resources_;  // allocated by the first request that needs one
-  // A ring of out_size_ answers, in a block of the pool that is held only while answers are queued.
-  Out* out_ = nullptr;
-  std::uint32_t out_size_ = 0;
+  PooledRing<Out> out_;              // in the order in which they are sent
 };
 
 }  // namespace tern
