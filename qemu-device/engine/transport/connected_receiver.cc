@@ -77,12 +77,10 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_send(const Packet& packet, c
     return Refusal::kNotInvalidated;
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
-  message_ = t.last ? Message::kNone : Message::kSend;
-  if (t.last) complete(cqe_of(packet, TERN_RECV_SEND));
   return Refusal::kNone;
 }
 
-ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, const OpTraits& t,
+ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet,
                                                           const Accessor& who) {
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (len > 0) {
@@ -100,8 +98,6 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, 
     write_left_ -= len;
     received_ += len;
   }
-  message_ = t.last ? Message::kNone : Message::kWrite;
-  if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
   return Refusal::kNone;
 }
 

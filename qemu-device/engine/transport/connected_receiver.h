@@ -42,21 +42,27 @@ class ConnectedReceiver : public Receiver {
   };
   // Stores a packet of a SEND or WRITE that follows the packets before it, and completes the
   // receive WQE of the message with its last packet. A refused packet does not advance the message.
-  // `who`: for the keys that the packet uses. `take_wqe` takes the receive WQE unless one is held,
-  // and returns as take() does.
-  template <class TakeWqe>
-  [[nodiscard]] Refusal receive(const Packet& packet, const OpTraits& t, const Accessor& who,
-                                TakeWqe take_wqe) {
+  // `who`: for the keys that the packet uses. `half`: the derived object, whose take_message()
+  // takes a receive WQE unless one is held, and whose complete() completes it.
+  template <class Half>
+  [[nodiscard]] Refusal receive(Half& half, const Packet& packet, const OpTraits& t,
+                                const Accessor& who) {
     if (!t.send) {
       const Refusal refusal = check_write(packet, t, who);
       if (refusal != Refusal::kNone) return refusal;
     }
     if (t.send || t.imm) {
-      const Take got = take_wqe();
+      const Take got = half.take_message(packet);
       if (got == Take::kEmpty) return Refusal::kNoReceive;
       if (got == Take::kFailed) return Refusal::kQueueFailed;
     }
-    return t.send ? store_send(packet, t, who) : store_write(packet, t, who);
+    const Refusal refusal = t.send ? store_send(packet, t, who) : store_write(packet, who);
+    if (refusal != Refusal::kNone) return refusal;
+    message_ = t.last ? Message::kNone : t.send ? Message::kSend : Message::kWrite;
+    if (t.last && (t.send || t.imm)) {
+      half.complete(cqe_of(packet, t.send ? TERN_RECV_SEND : TERN_RECV_RDMA_WITH_IMM));
+    }
+    return Refusal::kNone;
   }
 
   // Maps the memory that a request addresses into Context::scatter, which stays empty unless the
@@ -71,7 +77,7 @@ class ConnectedReceiver : public Receiver {
   [[nodiscard]] Refusal check_write(const Packet& packet, const OpTraits& t, const Accessor& who);
   [[nodiscard]] Refusal begin_write(const Packet& packet, const Accessor& who);
   [[nodiscard]] Refusal store_send(const Packet& packet, const OpTraits& t, const Accessor& who);
-  [[nodiscard]] Refusal store_write(const Packet& packet, const OpTraits& t, const Accessor& who);
+  [[nodiscard]] Refusal store_write(const Packet& packet, const Accessor& who);
 
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_va_ = 0;

@@ -19,9 +19,9 @@ bool Receiver::receives_into_dead() const {
   return from != nullptr && from->cq()->broken();
 }
 
-Take Receiver::take() {
+Take Receiver::take(Srq* xrc) {
   if (recv_) return Take::kTaken;
-  const Take got = qp_.take_rq_wqe(recv_.take(), srq());
+  const Take got = qp_.take_rq_wqe(recv_.take(), xrc);
   if (got != Take::kTaken) recv_.give();
   return got;
 }
@@ -88,15 +88,17 @@ tern_cqe Receiver::cqe_of(const Packet& packet, std::uint8_t opcode) const {
   return cqe;
 }
 
-void Receiver::complete(tern_cqe cqe) {
+void Receiver::release(const tern_cqe& cqe) {
   if (cqe.status == TERN_CQE_WR_FLUSH_ERR) {
     qp_.counters().add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
   } else if (cqe.status != TERN_CQE_SUCCESS) {
     qp_.counters().add(TERN_CNT_RESP_CQE_ERROR);
   }
   recv_.give();
-  if (labelled_) [[unlikely]]
-    label(cqe);
+}
+
+void Receiver::complete(tern_cqe cqe) {
+  release(cqe);
   qp_.complete_recv(cqe);
 }
 

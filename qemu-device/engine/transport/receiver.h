@@ -49,8 +49,9 @@ class Receiver {
   [[nodiscard]] bool receives_into_dead() const;
 
  protected:
-  // Takes a receive WQE unless one is held; returns as Connection::take_rq_wqe() does.
-  [[nodiscard]] Take take();
+  // Takes a receive WQE unless one is held; returns as Connection::take_rq_wqe() does. `xrc`: the
+  // SRQ that an XRC request refers to.
+  [[nodiscard]] Take take(Srq* xrc = nullptr);
   // locate() and scatter() return this instead of a CQE status if a page is absent and the fault is
   // reported.
   static constexpr std::uint8_t kAbsent = 0xff;
@@ -68,9 +69,8 @@ class Receiver {
   [[nodiscard]] tern_cqe cqe_of(const Packet& packet, std::uint8_t opcode) const;
   // Completes the held WQE.
   void complete(tern_cqe cqe);
-
-  // Changes the CQE of a message for which labelled_ is set.
-  virtual void label(tern_cqe&) {}
+  // The first part of that: counts the completion, and releases the WQE.
+  void release(const tern_cqe& cqe);
 
   // The access that the page fault of this half stopped: scattering to the held WQE, a request to
   // memory that the peer addresses, or the response to a READ.
@@ -78,7 +78,6 @@ class Receiver {
 
   Connection& qp_;
   Faulted faulted_ = Faulted::kReceive;
-  bool labelled_ = false;       // the held WQE is for tag matching: see label()
   Pooled<RecvWqe> recv_;        // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };

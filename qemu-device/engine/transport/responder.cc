@@ -46,13 +46,17 @@ void Responder::start() {
 }
 
 void Responder::reset() {
+  if (auto* const tags = std::get_if<TagTarget>(&target_)) {
+    if (tags->holds_tag()) complete(cqe_of(TERN_RECV_TM, TERN_CQE_WR_FLUSH_ERR));
+    tags->reset();
+  }
+  if (auto* const xrc = std::get_if<XrcTarget>(&target_)) *xrc = {};
   ConnectedReceiver::reset();
   out_.clear();
   out_.set_capacity(0);
   msn_ = next_resource_ = 0;
   pending_nak_ = PendingNak::kNone;
   read_outstanding_ = false;
-  srq_ = {};
   resources_ = {};
 }
 
@@ -72,7 +76,7 @@ void Responder::deliver(const Packet& packet) {
   pending_nak_ = PendingNak::kNone;
   qp_.communication_established();
   const OpTraits& t = traits(packet.transport, packet.op);
-  if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet, t)) {
+  if (!admit(packet) || !in_sequence(packet, t)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (!qp_.follow(packet)) return;
@@ -100,12 +104,44 @@ void Responder::out_of_sequence(const Packet& packet) {
   nak(epsn_, kNakSequence);
 }
 
-bool Responder::admit(const Packet&, bool) {
-  keys_ = qp_.accessor();
-  return true;
+// Determines whose keys the request uses. Returns false for an invalid request.
+bool Responder::admit(const Packet& packet) {
+  auto* const xrc = std::get_if<XrcTarget>(&target_);
+  if (xrc == nullptr) [[likely]] {
+    keys_ = qp_.accessor();
+    return true;
+  }
+  const bool begins = message_ == Message::kNone;
+  const auto keys = xrc->admit(qp_, packet, begins, static_cast<bool>(recv_));
+  if (keys) keys_ = *keys;
+  return keys.has_value();
 }
 
-std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
+// Returns the keys of an accepted request, or nothing if its SRQ is gone.
+std::optional<Accessor> Responder::keys_of(const Resource& request) const {
+  if (!std::holds_alternative<XrcTarget>(target_)) [[likely]]
+    return qp_.accessor();
+  return XrcTarget::keys_of(qp_, request.srq);
+}
+
+Srq* Responder::srq() const {
+  const auto* const xrc = std::get_if<XrcTarget>(&target_);
+  return xrc != nullptr ? qp_.context().find_srq(xrc->srq()) : nullptr;
+}
+
+// Takes a receive WQE for the message of `packet` unless one is held.
+Take Responder::take_message(const Packet& packet) {
+  if (auto* const tags = std::get_if<TagTarget>(&target_)) [[unlikely]]
+    return tags->take(packet);
+  return recv_ ? Take::kTaken : take(Responder::srq());
+}
+
+void Responder::complete(tern_cqe cqe) {
+  release(cqe);
+  if (auto* const tags = std::get_if<TagTarget>(&target_)) [[unlikely]]
+    tags->label(cqe);
+  qp_.complete_recv(cqe);
+}
 
 // Checks that FIRST, MIDDLE, LAST and ONLY follow each other as IBTA 9.7.4.1.3 requires.
 bool Responder::in_sequence(const Packet& packet, const OpTraits& t) const {
@@ -140,7 +176,7 @@ SpanList* Responder::open(const Packet& packet, Access access) {
 }
 
 void Responder::on_message(const Packet& packet, const OpTraits& t) {
-  const Refusal refusal = receive(packet, t, keys_, [&] { return take_message(packet); });
+  const Refusal refusal = receive(*this, packet, t, keys_);
   if (refusal != Refusal::kNone) [[unlikely]]
     return refuse(packet, t, refusal);
   // The completion is lost, so software does not see the message.
@@ -160,7 +196,10 @@ void Responder::refuse(const Packet& packet, const OpTraits& t, Refusal why) {
       return not_ready();
     case Refusal::kAbsent:
       faulted_psn_ = packet.psn;
-      if (t.send && labelled_) postponed();
+      if (auto* const tags = std::get_if<TagTarget>(&target_);
+          tags != nullptr && t.send && !tags->postponed()) {
+        qp_.enter_error(TERN_EV_QP_FATAL);
+      }
       return not_ready();
     case Refusal::kQueueFailed:
       return fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
@@ -206,7 +245,7 @@ Responder::Resource* Responder::new_resource(const Packet& packet) {
   r.rkey = packet.rkey;
   r.len = packet.dma_len;
   r.psns = 1;
-  r.srq = srq_;
+  if (const auto* const xrc = std::get_if<XrcTarget>(&target_)) r.srq = xrc->srq();
   return &r;
 }
 
@@ -451,7 +490,7 @@ void Responder::fault_over(bool failed) {
 }
 
 void Responder::stop(bool silent) {
-  Receiver::stop(silent);
+  if (recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_WR_FLUSH_ERR));
   message_ = Message::kNone;
   if (silent) out_.clear();
 }
@@ -530,7 +569,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
     // Checked again for each packet: the region may have been destroyed since the request arrived.
-    const auto keys = keys_of(r.srq);
+    const auto keys = keys_of(r);
     const auto find = [&] {
       return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
                                          packet.payload);

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "core/block_pool.h"
 #include "objects/srq.h"
 #include "transport/connected_receiver.h"
+#include "transport/tag_responder.h"
+#include "transport/xrc.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -30,22 +33,18 @@ class Responder : public ConnectedReceiver {
   void stop(bool silent) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
+  [[nodiscard]] Srq* srq() const override;
 
  protected:
-  // Determines whose keys the request uses. `begins`: it is the first packet of a message. Returns
-  // false for an invalid request.
-  [[nodiscard]] virtual bool admit(const Packet& packet, bool begins);
-  // Returns the keys of requests that refer to `ref`, or nothing if the SRQ is gone.
-  [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
-  // Takes a receive WQE for the message of `packet` unless one is held.
-  [[nodiscard]] virtual Take take_message(const Packet&) { return take(); }
-  // The message of labelled_ has to wait for an absent page.
-  virtual void postponed() {}
-
-  SrqRef srq_;     // XRC: the SRQ of the message
-  Accessor keys_;  // whose keys the request uses
+  // Where the messages go, and whose keys requests use: the QP's own receive queue or SRQ with the
+  // QP's keys, the SRQ that an XRC request refers to, or a tag list.
+  struct OwnQueue {};
+  using Target = std::variant<OwnQueue, XrcTarget, TagTarget>;
+  Target target_;
 
  private:
+  friend ConnectedReceiver;
+
   // kDone: the empty READ response of a FLUSH or ATOMIC WRITE (IBTA A19).
   enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic, kDone };
 
@@ -75,6 +74,10 @@ class Responder : public ConnectedReceiver {
     std::uint32_t start = 0;   // READ: first packet of this answer
   };
 
+  [[nodiscard]] bool admit(const Packet& packet);
+  [[nodiscard]] std::optional<Accessor> keys_of(const Resource& request) const;
+  [[nodiscard]] Take take_message(const Packet& packet);
+  void complete(tern_cqe cqe);
   void duplicate(const Packet& packet);
   [[nodiscard]] bool in_sequence(const Packet& packet, const OpTraits& t) const;
   void on_message(const Packet& packet, const OpTraits& t);
@@ -106,6 +109,7 @@ class Responder : public ConnectedReceiver {
   void send_done(const Out& out);
   Packet& answer(Op op, Psn psn);
 
+  Accessor keys_;  // whose keys the request uses
   Psn epsn_;
   std::uint32_t msn_ = 0;
   Psn faulted_psn_;  // PSN of the packet that met the absent page
@@ -118,6 +122,16 @@ class Responder : public ConnectedReceiver {
   std::uint32_t next_resource_ = 0;
   std::vector<Resource> resources_;  // allocated by the first request that needs one
   PooledRing<Out> out_;              // in the order in which they are sent
+};
+
+// Responders of the other targets.
+class XrcResponder final : public Responder {
+ public:
+  explicit XrcResponder(Connection& qp) : Responder(qp) { target_.emplace<XrcTarget>(); }
+};
+class TagResponder final : public Responder {
+ public:
+  explicit TagResponder(Connection& qp) : Responder(qp) { target_.emplace<TagTarget>(qp, recv_); }
 };
 
 }  // namespace tern

@@ -1,22 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of a reliable connection whose SRQ matches tags: a message whose tag matches
-// goes to the buffer of the tag, any other message to a receive WQE of the SRQ.
+// Target of the messages of a reliable connection whose SRQ matches tags: a message whose tag
+// matches goes to the buffer of the tag, any other message to a receive WQE of the SRQ.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "core/block_pool.h"
+#include "objects/recv_wqe.h"
 #include "tern_hw.hpp"
-#include "transport/responder.h"
 #include "transport/tag_headers.h"
+#include "wire/packet.h"
 
 namespace tern {
 
-class TagResponder final : public Responder {
- public:
-  using Responder::Responder;
+class Connection;
 
-  void reset() override;
+class TagTarget {
+ public:
+  // `recv`: the receive WQE that the QP holds.
+  TagTarget(Connection& qp, Pooled<RecvWqe>& recv) : qp_(qp), recv_(recv) {}
+
+  // Takes a receive WQE for the message that begins with `packet` unless one is held. kEmpty: the
+  // peer has to repeat the message.
+  [[nodiscard]] Take take(const Packet& packet);
+  // A SEND met an absent page. Returns false if the QP has to go to the error state.
+  [[nodiscard]] bool postponed();
+  // Turns the CQE of the held WQE, which is complete, into one of tag matching.
+  void label(tern_cqe& cqe);
+  // Whether the held WQE is the buffer of a tag. Such a WQE always completes: software holds the
+  // buffer until then.
+  [[nodiscard]] bool holds_tag() const { return recv_ && message_->labelled && tagged(); }
+  // Forgets the message. The QP holds no buffer of a tag.
+  void reset();
 
  private:
   // Destination of the message that the held WQE receives.
@@ -28,24 +44,28 @@ class TagResponder final : public Responder {
     kIncomplete,  // a request that software has to serve: it goes to the tag's buffer
   };
 
-  [[nodiscard]] Take take_message(const Packet& packet) override;
-  void postponed() override;
-  void label(tern_cqe& cqe) override;
+  [[nodiscard]] Take next();
   [[nodiscard]] Kind parse(const Packet& packet);
   [[nodiscard]] Take match(const Packet& packet, Kind kind);
   void to_tag(Kind kind);
   [[nodiscard]] bool report_match();
   void add_match(tern_cqe& cqe) const;
   void label_tagged(tern_cqe& cqe);
-  [[nodiscard]] bool tagged() const { return kind_ >= Kind::kEager; }
+  [[nodiscard]] bool tagged() const { return message_->kind >= Kind::kEager; }
   [[nodiscard]] std::uint64_t tag() const;
 
-  std::unique_ptr<TagHeaders> headers_ =
-      std::make_unique<TagHeaders>();  // of the message; not a member, which would make every QP
-                                       // larger
-  std::uint32_t held_ = 0;             // the tag that matched
-  Kind kind_ = Kind::kNoTag;
-  bool reported_ = false;  // the CQE of the match was written
+  struct Message {
+    TagHeaders headers;
+    std::uint32_t held = 0;  // the tag that matched
+    Kind kind = Kind::kNoTag;
+    bool labelled = false;  // the held WQE is for tag matching: see label()
+    bool reported = false;  // the CQE of the match was written
+  };
+
+  Connection& qp_;
+  Pooled<RecvWqe>& recv_;
+  // Not a member, which would make every QP larger.
+  std::unique_ptr<Message> message_ = std::make_unique<Message>();
 };
 
 }  // namespace tern

@@ -50,7 +50,7 @@ void UcReceiver::deliver(const Packet& packet) {
   const bool follows = t.first || message_ == (t.send ? Message::kSend : Message::kWrite);
   if (!follows || !length_fits(packet, t) || !qp_.follow(packet)) return drop();
   qp_.communication_established();
-  const Refusal refusal = receive(packet, t, qp_.accessor(), [this] { return take(); });
+  const Refusal refusal = receive(*this, packet, t, qp_.accessor());
   if (refusal != Refusal::kNone) refuse(refusal);
 }
 

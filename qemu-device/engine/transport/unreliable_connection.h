@@ -30,6 +30,9 @@ class UcReceiver final : public ConnectedReceiver {
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
  private:
+  friend ConnectedReceiver;
+
+  [[nodiscard]] Take take_message(const Packet&) { return take(); }
   void refuse(Refusal why);
   void drop();
   void drop(unsigned counter);

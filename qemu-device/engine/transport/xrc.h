@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of an extended reliable connection (IBTA A14): a responder without a PD, CQ
-// and receive WQEs of its own. It uses those of the SRQ that a request refers to.
+// Target of the messages of an extended reliable connection (IBTA A14), whose responder has no PD,
+// CQ and receive WQEs of its own: the SRQ that a request refers to.
 #pragma once
 
-#include "transport/responder.h"
+#include <optional>
+
+#include "memory/memory.h"
+#include "objects/srq.h"
+#include "wire/packet.h"
 
 namespace tern {
 
-class XrcResponder final : public Responder {
- public:
-  using Responder::Responder;
+class Connection;
 
-  [[nodiscard]] Srq* srq() const override;
+class XrcTarget {
+ public:
+  // Returns the keys that a request uses, or nothing if the request is invalid. `begins`: it is the
+  // first packet of a message. `held`: a receive WQE was taken for the message.
+  [[nodiscard]] std::optional<Accessor> admit(const Connection& qp, const Packet& packet,
+                                              bool begins, bool held);
+  // Returns the keys of requests that refer to `ref`, or nothing if the SRQ is gone.
+  [[nodiscard]] static std::optional<Accessor> keys_of(const Connection& qp, const SrqRef& ref);
+  // The SRQ of the message.
+  [[nodiscard]] const SrqRef& srq() const { return srq_; }
 
  private:
-  [[nodiscard]] bool admit(const Packet& packet, bool begins) override;
-  [[nodiscard]] std::optional<Accessor> keys_of(const SrqRef& ref) const override;
+  SrqRef srq_;
 };
 
 }  // namespace tern
