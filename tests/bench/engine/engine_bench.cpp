@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Benchmarks of the engine alone: messages per second by operation and size, in loopback and
-// between two devices, over many QPs and over many keys, and the device's part of a memory
-// registration. For comparison, the costs that bound them: copies of the same shape and the CRC.
-// Everything runs in one thread, so CPU time counts.
+// between two devices, through regions and through memory windows, over many QPs and over many
+// keys, binds of windows, and the device's part of a memory registration. For comparison, the costs
+// that bound them: copies of the same shape and the CRC. Everything runs in one thread, so CPU time
+// counts.
 //
 //   engine_bench --benchmark_filter=loopback/write --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "tests/mini_driver.h"
+#include "tests/windows.h"
 
 namespace tern {
 
@@ -58,11 +60,14 @@ struct Machine : TestNode {
 };
 
 enum class Kind { kSend, kWrite, kInline, kRead, kAtomic };
+// Whose key a request has.
+enum class Through : std::uint8_t { kRegion = 0, kWindow1 = 1, kWindow2 = 2 };
 
 // One or two machines, QP pairs that connect them, and rings full of copies of one request.
 class World {
  public:
-  World(bool wire, unsigned pairs, Kind kind, std::uint32_t size)
+  World(bool wire, unsigned pairs, Kind kind, std::uint32_t size,
+        Through through = Through::kRegion)
       : kind_(kind),
         a_(std::make_unique<Machine>(sim_)),
         b_(wire ? std::make_unique<Machine>(sim_) : nullptr) {
@@ -70,7 +75,7 @@ class World {
     TestCq& from_cq = from().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     TestCq& to_cq = to().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     source_ = &from().reg(kData);
-    target_ = &to().reg(kData);
+    target_ = &to().reg(kData, {.access = kBindable});
     for (unsigned i = 0; i < pairs; ++i) {
       auto pair = std::pair<TestQp*, TestQp*>(&from().create_qp(qp_options(&from_cq)),
                                               &to().create_qp(qp_options(&to_cq)));
@@ -78,8 +83,10 @@ class World {
       pair.second->connect(*pair.first);
       pairs_.push_back(pair);
       pi_.push_back(0);
+      const TestMr view =
+          through == Through::kRegion ? *target_ : window(*pair.second, through).view;
       for (std::uint32_t k = 0; k < kRing; ++k)
-        pair.first->post(request(size, *source_, *target_), false);
+        pair.first->post(request(size, *source_, view), false);
       for (std::uint32_t k = 0; kind == Kind::kSend && k < kRing; ++k) {
         pair.second->post_recv({target_->sge(0, std::max(size, 1U))});
       }
@@ -96,6 +103,12 @@ class World {
     pairs_[i].first->store_sq_pi(pi_[i]);
     if (rings)
       from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
+  }
+  // Replaces the whole ring of pair i by copies of `requests`, whose number divides it.
+  void replace(unsigned i, const std::vector<SendWr>& requests) {
+    for (std::uint32_t k = 0; k < kRing; ++k)
+      pairs_[i].first->post(requests[k % requests.size()], false);
+    pairs_[i].first->store_sq_pi(0);
   }
   // Rewrites the slot of pair i's next request, as a poster would.
   void write_request(unsigned i) {
@@ -140,6 +153,13 @@ class World {
   }
 
  private:
+  // A window to all of the target, which `binder` has bound.
+  TestMw window(TestQp& binder, Through through) {
+    TestMw mw = alloc_mw(to(), static_cast<std::uint8_t>(through));
+    binder.post(bind(mw, *target_, 0, kData));
+    finish();
+    return mw;
+  }
   std::uint64_t doorbell_offset() { return std::uint64_t{from().uar()} << 12; }
   // Delivers all frames that `x` sent to `y`; returns whether there were any.
   bool pass(Machine& x, Machine& y) {
@@ -163,8 +183,9 @@ class World {
 };
 
 // Messages of `size` bytes: as many in flight as make up 256 KiB, at most half a ring.
-void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size) {
-  World world(wire, 1, kind, size);
+void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size,
+              Through through = Through::kRegion) {
+  World world(wire, 1, kind, size, through);
   const std::uint32_t batch = std::clamp(256U * 1024 / std::max(size, 1U), 1U, kRing / 2);
   for (auto _ : state) {
     world.post(0, batch);
@@ -186,6 +207,27 @@ void single_messages(benchmark::State& state, bool wire, Kind kind, std::uint32_
   }
   if (world.qp(0).query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()));
+}
+
+// Binds of a window, which the next request ends: a bind to other bytes (type 1) or LOCAL_INV.
+void binds(benchmark::State& state, std::uint8_t type) {
+  World world(false, 1, Kind::kWrite, 8);
+  TestMw mw = alloc_mw(world.from(), type);
+  const std::uint32_t first = mw.view.key;
+  std::vector<SendWr> requests;
+  while (requests.size() < kRing) {
+    requests.push_back(bind(mw, world.target(), 8 * requests.size(), 64));
+    // The ring repeats, so its last bind leaves the key that its first one expects.
+    if (requests.size() == kRing) requests.back().bind.new_rkey = le(first);
+    if (type == 2) requests.push_back(local_inv(mw.view.key));
+  }
+  world.replace(0, requests);
+  for (auto _ : state) {
+    world.post(0, kRing / 2);
+    world.finish();
+  }
+  if (world.qp(0).query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kRing / 2);
 }
 
 // Messages over `state.range(0)` QPs in turn, `burst` of them with one doorbell; without doorbells,
@@ -323,6 +365,8 @@ void add_messages() {
                                                      {"read", Kind::kRead},
                                                      {"inline", Kind::kInline},
                                                      {"atomic", Kind::kAtomic}};
+  constexpr std::pair<const char*, Through> kThroughs[] = {
+      {"mr", Through::kRegion}, {"mw1", Through::kWindow1}, {"mw2", Through::kWindow2}};
   for (const bool wire : {false, true}) {
     for (const auto& [name, kind] : kKinds) {
       for (const std::uint32_t size : {8U, 64U, 1024U, 4096U, 65536U, 1U << 20}) {
@@ -338,6 +382,19 @@ void add_messages() {
       }
     }
   }
+  for (const bool wire : {false, true}) {
+    for (const std::uint32_t size : {8U, 64U}) {
+      for (const auto& [name, through] : kThroughs) {
+        benchmark::RegisterBenchmark(std::string("access/") + (wire ? "wire/" : "loopback/") +
+                                         name + "/" + std::to_string(size),
+                                     [wire, size, through](benchmark::State& s) {
+                                       messages(s, wire, Kind::kWrite, size, through);
+                                     });
+      }
+    }
+  }
+  benchmark::RegisterBenchmark("bind/mw1", [](benchmark::State& s) { binds(s, 1); });
+  benchmark::RegisterBenchmark("bind/mw2", [](benchmark::State& s) { binds(s, 2); });
   for (const unsigned burst : {1U, 16U}) {
     for (const bool rings : {true, false}) {
       benchmark::RegisterBenchmark(
