@@ -55,7 +55,7 @@ class Device {
   void reset();
   bool run(std::uint32_t budget);
   bool look() { return lane.look(); }
-  // Switches off a rule of core/mutations.h.
+  // Switches off a rule of core/rules.h.
   bool set_mutation(std::string_view rule) { return registry.memory.mutations.set(rule); }
   // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
   // runs then.

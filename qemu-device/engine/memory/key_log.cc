@@ -6,14 +6,6 @@
 
 namespace tern {
 
-// The contract numbers the rules of windows in the order of Rule, from 1.
-static_assert(TERN_LOG_RULE_MW_PD == 1 + static_cast<int>(Rule::kMwPd));
-static_assert(TERN_LOG_RULE_MW_MR_WRITE == 1 + static_cast<int>(Rule::kMwMrWrite));
-static_assert(TERN_LOG_RULE_BIND_QP_PD == 1 + static_cast<int>(Rule::kBindQpPd));
-static_assert(TERN_LOG_RULE_BIND_KEY == 1 + static_cast<int>(Rule::kBindKey));
-static_assert(TERN_LOG_RULE_INV_FREE == 1 + static_cast<int>(Rule::kInvFree));
-static_assert(TERN_LOG_RULE_INV_MR_BOUND == static_cast<int>(Rule::kNone));
-
 void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked& asked,
                        Access access) const {
   static_assert(TERN_LOG_CHECK_ABSENT == static_cast<int>(Access::kPending));

@@ -196,7 +196,7 @@ class Memory {
   [[nodiscard]] Window* find_window(std::uint32_t key) const;  // any variant
   [[nodiscard]] Status query_mw(const Window& w, tern_rsp_mr* rsp) const;
   [[nodiscard]] bool holds(Rule rule, bool kept) const {
-    if (!kept) broken_ = static_cast<std::uint8_t>(1 + static_cast<int>(rule));
+    if (!kept) broken_ = static_cast<std::uint8_t>(rule);
     return mutations.holds(rule, kept);
   }
   [[nodiscard]] bool belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const;

@@ -31,12 +31,12 @@ TEST_P(Mutation, TurnsItsOwnCasesRed) {
 }
 
 std::string name_of_rule(const ::testing::TestParamInfo<std::size_t>& info) {
-  std::string name(kRuleNames[info.param]);
+  std::string name(kRuleNames[info.param - 1]);
   std::erase(name, '-');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, Mutation, ::testing::Range(std::size_t{0}, kRuleNames.size()),
+INSTANTIATE_TEST_SUITE_P(Rules, Mutation, ::testing::Range(std::size_t{1}, kRuleNames.size() + 1),
                          name_of_rule);
 
 // The storm detects violations of the rules that protect memory.

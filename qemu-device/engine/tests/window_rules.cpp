@@ -11,7 +11,8 @@ std::string RuleTest::name() const {
 
 std::string RuleTest::run(Rule off) const {
   WindowWorld w(kind, path);
-  if (off != Rule::kNone && !w.b.device.set_mutation(kRuleNames[static_cast<std::size_t>(off)])) {
+  if (off != Rule::kNone &&
+      !w.b.device.set_mutation(kRuleNames[static_cast<std::size_t>(off) - 1])) {
     return "the rule cannot be switched off";
   }
   return rule_case.run(w, op);

@@ -10,7 +10,7 @@
 namespace guest::windows {
 namespace {
 
-// The engine's rule names (core/mutations.h), except those that only kernel verbs can reach.
+// The engine's rule names (core/rules.h), except those that only kernel verbs can reach.
 constexpr std::array kRules{
     "mw-pd",      "mw-qp",      "mw-low",           "mw-high",          "mw-wrap",    "mw-read",
     "mw-write",   "mw-atomic",  "mw-flush",         "mw-variant",       "mw-unbound", "mw-mr-write",
