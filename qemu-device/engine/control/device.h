@@ -56,7 +56,7 @@ class Device {
   bool run(std::uint32_t budget);
   bool look() { return lane.look(); }
   // Switches off a rule of core/rules.h.
-  bool set_mutation(std::string_view rule) { return registry.memory.mutations.set(rule); }
+  bool set_mutation(std::string_view rule) { return registry.memory.rules.mutations.set(rule); }
   // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
   // runs then.
   [[nodiscard]] Nanos next_deadline() const { return lane.next_deadline(); }

@@ -29,17 +29,13 @@ class Mutations {
     return false;
   }
   [[nodiscard]] bool off(Rule rule) const { return off_ == rule; }
+
+ private:
+  Rule off_ = Rule::kNone;
 #else
   static constexpr bool kBuilt = false;
   static bool set(std::string_view) { return false; }
   [[nodiscard]] static constexpr bool off(Rule) { return false; }
-#endif
-  // Whether the operation may proceed: it keeps the rule, or the rule is switched off.
-  [[nodiscard]] bool holds(Rule rule, bool kept) const { return kept || off(rule); }
-
-#ifdef TERN_MUTATIONS
- private:
-  Rule off_ = Rule::kNone;
 #endif
 };
 

@@ -2,12 +2,11 @@
 // The event log: checks of keys, and changes of regions, windows and device memory.
 #include "memory/device_memory.h"
 #include "memory/memory.h"
-#include "memory/window.h"
 
 namespace tern {
 
-void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked& asked,
-                       Access access) const {
+void Memory::log_check(std::uint8_t operation, const Accessor& who, const KeyRequest& request,
+                       Rule broken, Access access) const {
   static_assert(TERN_LOG_CHECK_ABSENT == static_cast<int>(Access::kPending));
   static_assert(TERN_LOG_CHECK_DENIED == static_cast<int>(Access::kDenied));
   static_assert(TERN_LOG_CHECK_DMA == static_cast<int>(Access::kDmaError));
@@ -17,14 +16,14 @@ void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked&
   log->add({.type = TERN_LOG_CHECK,
             .code = operation,
             .flags = static_cast<std::uint16_t>(
-                by_access && (asked.rights & stores) ? TERN_LOG_F_WRITE : 0),
+                by_access && (request.rights & stores) ? TERN_LOG_F_WRITE : 0),
             .qpn = who.qp.value,
-            .addr = asked.addr,
-            .length = asked.length,
-            .key = asked.key,
+            .addr = request.addr,
+            .length = request.length,
+            .key = request.key,
             .index = static_cast<std::uint32_t>(access),
-            .value = asked.rights,
-            .detail = access == Access::kDenied ? broken_ : std::uint32_t{TERN_LOG_RULE_NONE}});
+            .value = request.rights,
+            .detail = static_cast<std::uint32_t>(broken)});
 }
 
 void Memory::log_key(std::uint8_t change, const Region& region, Qpn by) const {

@@ -33,24 +33,12 @@ Status check_access(std::uint32_t access, bool listed) {
 // Size of the memory for TERN_LKEY_NULL, which repeats.
 constexpr std::size_t kNullBytes = 64 << 10;
 
-constexpr std::uint32_t kRemoteRights =
-    TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
-
 // Checks common to all kinds of region: rights and address range.
 Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed,
                     bool sparse = false) {
   if (const Status st = check_access(access, listed); st != TERN_ST_OK) return st;
   if ((length > kMaxMrSize && !sparse) || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
-}
-
-// TERN_LOG_RULE_* of the first missing right.
-[[gnu::noinline, gnu::cold]] std::uint8_t rule_of_right(std::uint32_t lacking) {
-  if (lacking & TERN_ACCESS_LOCAL_WRITE) return TERN_LOG_RULE_MR_LOCAL_WRITE;
-  if (lacking & TERN_ACCESS_REMOTE_WRITE) return TERN_LOG_RULE_MR_REMOTE_WRITE;
-  if (lacking & TERN_ACCESS_REMOTE_READ) return TERN_LOG_RULE_MR_REMOTE_READ;
-  return lacking & TERN_ACCESS_REMOTE_ATOMIC ? TERN_LOG_RULE_MR_REMOTE_ATOMIC
-                                             : TERN_LOG_RULE_MR_FLUSH;
 }
 
 // Whether `num` pages hold `length` bytes that begin at `offset` in the first page. `length` has
@@ -61,72 +49,36 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 }  // namespace
 
-Memory::Region* Memory::region_at(std::uint32_t index) const {
+Region* Memory::region_at(std::uint32_t index) const {
   Entry* const entry = entries_.find(index);
   return entry && entry->region.key != 0 ? &entry->region : nullptr;
 }
 
-Memory::Region* Memory::find_for_command(std::uint32_t key) const {
+Region* Memory::find_for_command(std::uint32_t key) const {
   Region* const region = region_at(key >> TERN_KEY_INDEX_SHIFT);
   return region && (region->key == key || region->fast) ? region : nullptr;
 }
 
-Memory::Region* Memory::find(std::uint32_t key) const {
+Region* Memory::find(std::uint32_t key) const {
   Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
   return entry && entry->region.key == key ? &entry->region : nullptr;
 }
 
-// Inlined: permitted accesses pay only for the comparisons.
-[[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region,
-                                                               const Accessor& who,
-                                                               std::uint64_t addr,
-                                                               std::uint64_t len,
-                                                               std::uint32_t rights) {
-  if (!region) return TERN_LOG_RULE_KEY;
-  if (!region->open) return TERN_LOG_RULE_MR_CLOSED;
-  if (region->pd != who.pd) return TERN_LOG_RULE_MR_PD;
-  if ((region->access & rights) != rights) return rule_of_right(rights & ~region->access);
-  // Each unsigned difference is compared before it is used, so nothing wraps.
-  if (addr < region->iova) return TERN_LOG_RULE_MR_LOW;
-  const std::uint64_t offset = addr - region->iova;
-  return offset > region->length || len > region->length - offset ? TERN_LOG_RULE_MR_HIGH
-                                                                  : TERN_LOG_RULE_NONE;
-}
-
-[[gnu::noinline, gnu::cold]] const Memory::Region* Memory::refuse(const Region* region,
-                                                                  const Accessor& who,
-                                                                  std::uint64_t addr,
-                                                                  std::uint64_t len,
-                                                                  std::uint32_t rights) const {
-  return deny(broken_rule(region, who, addr, len, rights));
-}
-
-[[gnu::always_inline]] inline const Memory::Region* Memory::permitted(const Region* region,
-                                                                      const Accessor& who,
-                                                                      std::uint64_t addr,
-                                                                      std::uint64_t len,
-                                                                      std::uint32_t rights) const {
-  if (broken_rule(region, who, addr, len, rights) == TERN_LOG_RULE_NONE) [[likely]]
-    return region;
-  return refuse(region, who, addr, len, rights);
-}
-
-const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
-                                               std::uint64_t& addr, std::uint64_t len,
-                                               std::uint32_t rights) const {
-  if (const Region* const region = find(key)) [[likely]]
-    return permitted(region, who, addr, len, rights);
-  const Window* const window = find_window(key);
-  if (!window) return deny(TERN_LOG_RULE_KEY);
-  if (!holds(Rule::kMwVariant, window->key == key)) return nullptr;
-  return through(*window, who, addr, len, rights);
+[[gnu::always_inline]] inline Memory::Permit Memory::permit_remote(
+    const Accessor& who, const KeyRequest& request) const {
+  const Region* const region = find(request.key);
+  if (region != nullptr) [[likely]]
+    return {KeyRules::access(region, who, request), region, request.addr};
+  const Window* const window = find_window(request.key);
+  if (window == nullptr) return {.broken = Rule::kKey};
+  return permit_through(*window, who, request);
 }
 
 Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
                       SpanList& out) {
   std::uint64_t at = region.offset + (addr - region.iova);
   if (region.dmn != 0) {
-    // With a window rule switched off (core/mutations.h), a window may lie outside its region.
+    // With a window rule switched off (core/rules.h), a window may lie outside its region.
     if (at > dm_->size() || len > dm_->size() - at) return Access::kDmaError;
     out.append_device(dm_->bytes(at, len), write);
     return Access::kReady;
@@ -158,28 +110,31 @@ Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t l
 Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr, std::uint64_t len,
                      bool write, SpanList& out) {
   if (len == 0) return Access::kReady;
-  const std::uint32_t rights = write ? TERN_ACCESS_LOCAL_WRITE : 0;
-  Access access = Access::kDenied;
+  const KeyRequest request{lkey, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}};
+  Access access = Access::kReady;
+  Rule broken = Rule::kNone;
   if (lkey >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
-    access = reserved(who, lkey, addr, len, write, out);
-  } else if (const Region* const region = permitted(find(lkey), who, addr, len, rights)) {
-    access = append(*region, addr, len, write, out);
+    broken = rule_of_reserved(who, request);
+    if (broken == Rule::kNone) access = reserved(request, write, out);
+  } else {
+    const Region* const region = find(lkey);
+    broken = KeyRules::access(region, who, request);
+    if (broken == Rule::kNone) [[likely]]
+      access = append(*region, addr, len, write, out);
   }
-  if (log != nullptr) [[unlikely]]
-    log_check(TERN_LOG_CHECK_LOCAL, who, {lkey, addr, len, rights}, access);
-  return access;
+  return concluded(TERN_LOG_CHECK_LOCAL, who, request, broken, access);
 }
 
-Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
-                        std::uint64_t len, bool write, SpanList& out) {
-  if (lkey == TERN_LKEY_DMA && who.privileged) {
-    return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
-  }
-  if (lkey != TERN_LKEY_NULL || !in_range(addr, len)) {
-    (void)deny(lkey == TERN_LKEY_NULL  ? TERN_LOG_RULE_MR_HIGH
-               : lkey == TERN_LKEY_DMA ? TERN_LOG_RULE_PRIVILEGED
-                                       : TERN_LOG_RULE_KEY);
-    return Access::kDenied;
+Rule Memory::rule_of_reserved(const Accessor& who, const KeyRequest& request) {
+  if (request.key == TERN_LKEY_DMA) return who.privileged ? Rule::kNone : Rule::kPrivileged;
+  if (request.key != TERN_LKEY_NULL) return Rule::kKey;
+  return in_range(request.addr, request.length) ? Rule::kNone : Rule::kMrHigh;
+}
+
+Access Memory::reserved(const KeyRequest& request, bool write, SpanList& out) {
+  std::uint64_t len = request.length;
+  if (request.key == TERN_LKEY_DMA) {
+    return out.append_dma(request.addr, len, write) ? Access::kReady : Access::kDmaError;
   }
   zeros_.resize(kNullBytes);
   discard_.resize(kNullBytes);
@@ -198,19 +153,19 @@ Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t a
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                       std::uint32_t rights, SpanList& out) {
   if (len == 0) return Access::kReady;
-  const std::uint64_t asked = va;
-  const Region* const region = permitted_remote(who, rkey, va, len, rights);
-  const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
-  Access access = region ? append(*region, va, len, write, out) : Access::kDenied;
-  // An atomic also reads its operand, and an IOMMU may allow the device to write only.
-  if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
-      !readable(*region, va, len)) {
-    out.abandon();
-    access = Access::kDmaError;
+  const KeyRequest request{rkey, va, len, rights};
+  const Permit permit = permit_remote(who, request);
+  Access access = Access::kReady;
+  if (permit.broken == Rule::kNone) [[likely]] {
+    access = append(*permit.region, permit.addr, len, rights & kRemoteChange, out);
+    // An atomic also reads its operand, and an IOMMU may allow the device to write only.
+    if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
+        !readable(*permit.region, permit.addr, len)) {
+      out.abandon();
+      access = Access::kDmaError;
+    }
   }
-  if (log != nullptr) [[unlikely]]
-    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
-  return access;
+  return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit.broken, access);
 }
 
 bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t len) const {
@@ -229,19 +184,13 @@ bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t le
 Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                             std::uint64_t len, std::uint32_t rights) const {
   if (len == 0) return Access::kReady;
-  const std::uint64_t asked = va;
-  const Access access =
-      permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
-  if (log != nullptr) [[unlikely]]
-    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
-  return access;
+  const KeyRequest request{rkey, va, len, rights};
+  return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit_remote(who, request).broken);
 }
 
 void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                           std::uint64_t len, std::uint32_t rights) const {
-  if (log == nullptr) return;
-  (void)deny(TERN_LOG_RULE_QP_RIGHTS);
-  log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, va, len, rights}, Access::kDenied);
+  (void)concluded(TERN_LOG_CHECK_REMOTE, who, {rkey, va, len, rights}, Rule::kQpRights);
 }
 
 Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
@@ -251,12 +200,8 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
     va = region ? region->iova : 0;
     len = 0;
   }
-  const std::uint64_t asked = va;
-  const Access access =
-      permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
-  if (log != nullptr) [[unlikely]]
-    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
-  return access;
+  const KeyRequest request{rkey, va, len, rights};
+  return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit_remote(who, request).broken);
 }
 
 // The page list has to cover the region.
@@ -392,7 +337,7 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 Status Memory::destroy_mr(std::uint32_t key) {
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
-  if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
+  if (rules.change(*region) != Rule::kNone) return TERN_ST_BUSY;
   if (log != nullptr) log_key(TERN_LOG_KEY_DESTROYED, *region);
   const std::uint64_t held = region->pages.entries_held();
   page_entries_ -= held;
@@ -420,7 +365,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint32_t mask = le(cmd.mask);
   if (mask & ~(TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS)) return TERN_ST_BAD_PARAM;
   const bool moves = mask & (TERN_REREG_TRANS | TERN_REREG_PD);
-  if (moves && !holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
+  if (moves && rules.change(*region) != Rule::kNone) return TERN_ST_BUSY;
   const bool trans = mask & TERN_REREG_TRANS;
   const std::uint32_t access = mask & TERN_REREG_ACCESS ? le(cmd.access) : region->access;
   const std::uint64_t iova = trans ? le(cmd.iova) : region->iova;
@@ -504,30 +449,23 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
 // ---- fast registration ----
 
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
-  const Access access = open_fast(who, seg);
-  if (log != nullptr) [[unlikely]] {
-    log_check(TERN_LOG_CHECK_REGISTER, who,
-              {le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}),
-               le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})},
-              access);
-    if (access == Access::kReady)
-      log_key(TERN_LOG_KEY_OPENED, *find(le(std::uint32_t{seg.key})), who.qp);
+  const KeyRequest request{le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}),
+                           le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})};
+  Region* const region = find_for_command(request.key);
+  Rule broken = KeyRules::registration(who, region);
+  Status status = TERN_ST_OK;
+  if (broken == Rule::kNone) {
+    status = open_fast(*region, seg);
+    if (status != TERN_ST_OK && status != TERN_ST_DMA_ERROR) broken = Rule::kFields;
   }
+  const Access access = concluded(TERN_LOG_CHECK_REGISTER, who, request, broken,
+                                  status == TERN_ST_DMA_ERROR ? Access::kDmaError : Access::kReady);
+  if (access == Access::kReady && log != nullptr) [[unlikely]]
+    log_key(TERN_LOG_KEY_OPENED, *region, who.qp);
   return access;
 }
 
-Access Memory::open_fast(const Accessor& who, const tern_reg_seg& seg) {
-  const std::uint32_t key = le(std::uint32_t{seg.key});
-  Region* const region = find_for_command(key);
-  if (!who.privileged || !region || !region->fast || region->open || region->pd != who.pd) {
-    (void)deny(!who.privileged ? TERN_LOG_RULE_PRIVILEGED
-               : !region       ? TERN_LOG_RULE_KEY
-               : !region->fast ? TERN_LOG_RULE_FAST
-               : region->open  ? TERN_LOG_RULE_FAST_OPEN
-                               : TERN_LOG_RULE_MR_PD);
-    return Access::kDenied;
-  }
-  (void)deny(TERN_LOG_RULE_FIELDS);
+Status Memory::open_fast(Region& region, const tern_reg_seg& seg) {
   const std::uint32_t access = le(std::uint32_t{seg.access});
   const std::uint64_t iova = le(std::uint64_t{seg.iova});
   const std::uint64_t length = le(std::uint64_t{seg.length});
@@ -536,29 +474,17 @@ Access Memory::open_fast(const Accessor& who, const tern_reg_seg& seg) {
   if (check_region(access, iova, length, false) != TERN_ST_OK ||
       std::ranges::any_of(seg.rsvd_25, [](std::uint8_t b) { return b != 0; }) ||
       seg.page_shift > kPageShiftMax || !covers(num, seg.page_shift, offset, length)) {
-    return Access::kDenied;
+    return TERN_ST_BAD_PARAM;
   }
-  const Status st = region->pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
-  if (st != TERN_ST_OK) return st == TERN_ST_DMA_ERROR ? Access::kDmaError : Access::kDenied;
-  region->key = key;
-  region->access = access;
-  region->iova = iova;
-  region->length = length;
-  region->offset = offset;
-  region->open = true;
-  return Access::kReady;
-}
-
-Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
-  Region* const region = find(key);
-  if (!region || !region->fast || !region->open || region->pd != who.pd) {
-    (void)deny(!region         ? TERN_LOG_RULE_KEY
-               : !region->fast ? TERN_LOG_RULE_FAST
-               : !region->open ? TERN_LOG_RULE_MR_CLOSED
-                               : TERN_LOG_RULE_MR_PD);
-    return nullptr;
-  }
-  return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
+  const Status st = region.pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
+  if (st != TERN_ST_OK) return st;
+  region.key = le(std::uint32_t{seg.key});
+  region.access = access;
+  region.iova = iova;
+  region.length = length;
+  region.offset = offset;
+  region.open = true;
+  return TERN_ST_OK;
 }
 
 bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
@@ -571,18 +497,11 @@ bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
 
 bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
   Window* const window = find_window(key);
-  Region* const region = window != nullptr ? nullptr : invalidatable(who, key);
-  bool done = window != nullptr ? may_invalidate(*window, who, key) : region != nullptr;
-  // A peer may invalidate only a region that grants remote access.
-  if (remote && region != nullptr && !(region->access & kRemoteRights)) {
-    (void)deny(TERN_LOG_RULE_INV_RIGHTS);
-    done = false;
-  }
-  if (log != nullptr) [[unlikely]] {
-    log_check(remote ? TERN_LOG_CHECK_REMOTE_INV : TERN_LOG_CHECK_LOCAL_INV, who, {key, 0, 0, 0},
-              done ? Access::kReady : Access::kDenied);
-  }
-  if (!done) return false;
+  Region* const region = find(key);
+  const Rule broken = window != nullptr ? rules.invalidation(who, *window, key)
+                                        : rules.invalidation(who, region, remote);
+  const std::uint8_t operation = remote ? TERN_LOG_CHECK_REMOTE_INV : TERN_LOG_CHECK_LOCAL_INV;
+  if (concluded(operation, who, {key, 0, 0, 0}, broken) != Access::kReady) return false;
   if (window != nullptr) {
     unbind(*window, who.qp);
   } else {

@@ -11,23 +11,15 @@
 #include "core/device_state.h"
 #include "core/event_log.h"
 #include "core/host.h"
-#include "core/mutations.h"
 #include "core/slab.h"
 #include "core/types.h"
 #include "memory/device_memory.h"
+#include "memory/key_rules.h"
+#include "memory/memory_key.h"
 #include "memory/page_list.h"
-#include "memory/window.h"
 #include "tern_hw.hpp"
 
 namespace tern {
-
-// The initiator of an access: protection domain and number of its QP.
-struct Accessor {
-  Pdn pd;
-  bool privileged = false;
-  Qpn qp;
-  std::uint64_t generation = 0;  // of the QP: every reset begins a new one, unique on the device
-};
 
 enum class Access : std::uint8_t {
   kReady,
@@ -42,13 +34,13 @@ class Memory {
   // has no device memory.
   Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr,
          std::uint32_t max_mw = 0, bool mw_type_2a = false)
-      : host_(host),
+      : rules(mw_type_2a),
+        host_(host),
         budget_(budget),
         dm_(dm),
         entries_(kFirstIndex, max_mr + max_mw),
         max_mr_(max_mr),
-        max_mw_(max_mw),
-        mw_type_2a_(mw_type_2a) {}
+        max_mw_(max_mw) {}
 
   // Appends the bytes of a WQE's SGE to `out`. `write`: the device stores there. Zero bytes need no
   // key (IBTA 10.6.3.1).
@@ -117,26 +109,11 @@ class Memory {
   // Whether a bound type 2 window refers to the QP number. Such a number must not be reused.
   [[nodiscard]] bool names(Qpn qp) const { return qp_windows_.contains(qp.value); }
 
-  Mutations mutations;  // outlives resets
+  KeyRules rules;
   EventLog* log = nullptr;
 
  private:
   static constexpr std::uint32_t kFirstIndex = 3;  // 0: no region; 1, 2: TERN_LKEY_*
-
-  // The members that an access reads come first: they share a cache line.
-  struct Region {
-    [[no_unique_address]] PageList pages;
-    bool open = false;
-    bool fast = false;  // kind FAST: REG_MR opens it and sets its variant; invalidation closes it
-    std::uint32_t key = 0;
-    std::uint32_t access = 0;
-    Pdn pd;
-    std::uint32_t dmn = 0;  // its part of device memory; 0: it has a page list
-    std::uint64_t iova = 0;
-    std::uint64_t length = 0;
-    std::uint64_t offset = 0;   // of the first byte, in the page list or in all device memory
-    std::uint32_t windows = 0;  // number of windows bound to it
-  };
 
   // An entry of the key table: a region, a window or vacant.
   struct alignas(64) Entry {
@@ -154,30 +131,25 @@ class Memory {
   // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] Region* region_at(std::uint32_t index) const;
-  // TERN_LOG_RULE_* that the access breaks.
-  [[nodiscard]] static std::uint8_t broken_rule(const Region* region, const Accessor& who,
-                                                std::uint64_t addr, std::uint64_t len,
-                                                std::uint32_t rights);
-  [[nodiscard]] const Region* refuse(const Region* region, const Accessor& who, std::uint64_t addr,
-                                     std::uint64_t len, std::uint32_t rights) const;
-  [[nodiscard]] const Region* permitted(const Region* region, const Accessor& who,
-                                        std::uint64_t addr, std::uint64_t len,
-                                        std::uint32_t rights) const;
-  // The same for a peer's key, which may belong to a window: then `addr` becomes an address of the
-  // region.
-  [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
-                                               std::uint64_t& addr, std::uint64_t len,
-                                               std::uint32_t rights) const;
-  // Access by an lkey without a region.
-  [[nodiscard]] Access reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
-                                std::uint64_t len, bool write, SpanList& out);
+  // The rule that refuses an access, or kNone and where the access goes.
+  struct Permit {
+    Rule broken = Rule::kNone;
+    const Region* region = nullptr;
+    std::uint64_t addr = 0;  // of the first byte, as the region counts
+  };
+  // A peer's key may belong to a window.
+  [[nodiscard]] Permit permit_remote(const Accessor& who, const KeyRequest& request) const;
+  [[nodiscard]] Permit permit_through(const Window& w, const Accessor& who,
+                                      const KeyRequest& request) const;
+  // Access by an lkey without a region: the rule that refuses it, or the result.
+  [[nodiscard]] static Rule rule_of_reserved(const Accessor& who, const KeyRequest& request);
+  [[nodiscard]] Access reserved(const KeyRequest& request, bool write, SpanList& out);
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
   [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
   // Whether the whole range is readable.
   [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
   // Copies the list of a region of kind MEMORY into `list` and charges its entries to the budget.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                             std::uint64_t length, bool on_demand, PageList& list);
@@ -195,39 +167,26 @@ class Memory {
   // Windows: memory/window.cc.
   [[nodiscard]] Window* find_window(std::uint32_t key) const;  // any variant
   [[nodiscard]] Status query_mw(const Window& w, tern_rsp_mr* rsp) const;
-  [[nodiscard]] bool holds(Rule rule, bool kept) const {
-    if (!kept) broken_ = static_cast<std::uint8_t>(rule);
-    return mutations.holds(rule, kept);
-  }
-  [[nodiscard]] bool belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const;
-  [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
-  [[nodiscard]] bool in_window(const Window& w, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] const Region* through(const Window& w, const Accessor& who, std::uint64_t& addr,
-                                      std::uint64_t len, std::uint32_t rights) const;
-  [[nodiscard]] Window* bindable(const Accessor& who, const tern_bind_seg& seg) const;
-  [[nodiscard]] Region* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
   void unbind(Window& w, Qpn by = {});
-  [[nodiscard]] bool may_invalidate(const Window& w, const Accessor& who, std::uint32_t key) const;
   [[nodiscard]] bool invalidate(const Accessor& who, std::uint32_t key, bool remote);
-  [[nodiscard]] Access open_fast(const Accessor& who, const tern_reg_seg& seg);
+  // Fills the region as the segment says. Returns TERN_ST_*; on failure the region stays closed.
+  [[nodiscard]] Status open_fast(Region& region, const tern_reg_seg& seg);
 
   // The event log: memory/key_log.cc.
-  struct Asked {
-    std::uint32_t key;
-    std::uint64_t addr;
-    std::uint64_t length;
-    std::uint32_t rights;
-  };
-  // `operation`: TERN_LOG_CHECK_*; `change`: TERN_LOG_KEY_*.
-  [[gnu::noinline]] void log_check(std::uint8_t operation, const Accessor& who, const Asked& asked,
-                                   Access access) const;
+  // Logs the check (`operation`: TERN_LOG_CHECK_*) and returns its result: kDenied if a rule is
+  // broken, otherwise `access`.
+  Access concluded(std::uint8_t operation, const Accessor& who, const KeyRequest& request,
+                   Rule broken, Access access = Access::kReady) const {
+    if (broken != Rule::kNone) access = Access::kDenied;
+    if (log != nullptr) [[unlikely]]
+      log_check(operation, who, request, broken, access);
+    return access;
+  }
+  [[gnu::noinline]] void log_check(std::uint8_t operation, const Accessor& who,
+                                   const KeyRequest& request, Rule broken, Access access) const;
+  // `change`: TERN_LOG_KEY_*.
   void log_key(std::uint8_t change, const Region& region, Qpn by = {}) const;
   void log_key(std::uint8_t change, const Window& w, Qpn by = {}) const;
-  // Records the rule that the operation breaks.
-  const Region* deny(std::uint8_t rule) const {
-    broken_ = rule;
-    return nullptr;
-  }
 
   Host& host_;
   PageBudget& budget_;
@@ -235,15 +194,13 @@ class Memory {
   Slab<Entry> entries_;
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
-  const bool mw_type_2a_;
   std::uint32_t windows_ = 0;
   std::map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
   std::map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
-  mutable std::uint8_t broken_ = TERN_LOG_RULE_NONE;  // by the last operation that was denied
-  std::vector<std::byte> zeros_;                      // read through TERN_LKEY_NULL
-  std::vector<std::byte> discard_;                    // written through it
+  std::vector<std::byte> zeros_;        // read through TERN_LKEY_NULL
+  std::vector<std::byte> discard_;      // written through it
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets
 };
 
