@@ -43,7 +43,7 @@ void Memory::log_key(std::uint8_t change, const Region& region, Qpn by) const {
 
 void Memory::log_key(std::uint8_t change, const Window& w, Qpn by) const {
   const bool range = w.bound || change == TERN_LOG_KEY_UNBOUND;
-  const Region* const region = range ? region_at(w.region) : nullptr;
+  const Region* const region = range ? region_of(w) : nullptr;
   log->add(
       {.type = TERN_LOG_KEY,
        .code = change,
@@ -52,7 +52,7 @@ void Memory::log_key(std::uint8_t change, const Window& w, Qpn by) const {
        .length = range ? w.length : 0,
        .key = w.key,
        .index = w.type == 1 ? std::uint32_t{TERN_LOG_KIND_MW_1} : std::uint32_t{TERN_LOG_KIND_MW_2},
-       .value = range ? w.access : 0,
+       .value = range ? std::uint32_t{w.access} : 0,
        .detail = region != nullptr ? region->key
                  : range           ? 0
                                    : w.pd.value});

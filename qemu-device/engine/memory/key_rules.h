@@ -65,8 +65,8 @@ class KeyRules {
   if (region == nullptr) return Rule::kKey;
   if (!region->open) return Rule::kMrClosed;
   if (region->pd != who.pd) return Rule::kMrPd;
-  if ((region->access & request.rights) != request.rights)
-    return rule_of_right(request.rights & ~region->access);
+  const std::uint32_t lacking = request.rights & ~std::uint32_t{region->access};
+  if (lacking != 0) return rule_of_right(lacking);
   // Each unsigned difference is compared before it is used, so nothing wraps.
   if (request.addr < region->iova) return Rule::kMrLow;
   const std::uint64_t offset = request.addr - region->iova;
@@ -103,7 +103,7 @@ inline bool KeyRules::bound_by(const Window& w, const Accessor& who) {
                                                     const KeyRequest& request) const {
   // What is undefined in an unbound window is read, but decides nothing.
   const bool other_pd = foreign(w, who);
-  const std::uint32_t lacking = request.rights & ~w.access;
+  const std::uint32_t lacking = request.rights & ~std::uint32_t{w.access};
   // Last bytes are compared, so that a window may end at the last 64-bit address.
   const std::uint64_t last = request.addr + (request.length - 1);
   return first_broken({

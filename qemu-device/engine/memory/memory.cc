@@ -49,29 +49,22 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 }  // namespace
 
-Region* Memory::region_at(std::uint32_t index) const {
-  Entry* const entry = entries_.find(index);
-  return entry && entry->region.key != 0 ? &entry->region : nullptr;
-}
-
 Region* Memory::find_for_command(std::uint32_t key) const {
-  Region* const region = region_at(key >> TERN_KEY_INDEX_SHIFT);
+  Region* const region = as_region(resolve(key));
   return region && (region->key == key || region->fast) ? region : nullptr;
 }
 
 Region* Memory::find(std::uint32_t key) const {
-  Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return entry && entry->region.key == key ? &entry->region : nullptr;
+  Region* const region = as_region(resolve(key));
+  return region && region->key == key ? region : nullptr;
 }
 
 [[gnu::always_inline]] inline Memory::Permit Memory::permit_remote(
     const Accessor& who, const KeyRequest& request) const {
-  const Region* const region = find(request.key);
-  if (region != nullptr) [[likely]]
-    return {KeyRules::access(region, who, request), region, request.addr};
-  const Window* const window = find_window(request.key);
-  if (window == nullptr) return {.broken = Rule::kKey};
-  return permit_through(*window, who, request);
+  MemoryKey* const key = resolve(request.key);
+  if (const Window* const window = as_window(key)) return permit_through(*window, who, request);
+  const Region* const region = key != nullptr && key->key == request.key ? as_region(key) : nullptr;
+  return {KeyRules::access(region, who, request), region, request.addr};
 }
 
 Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
@@ -286,15 +279,16 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   }
   if (!device && cmd.dmn != 0) return TERN_ST_BAD_PARAM;
   Region region;
-  region.access = le(cmd.access);
+  const std::uint32_t access = le(cmd.access);
+  region.access = static_cast<std::uint16_t>(access);  // check_region() refuses other bits
   region.pd = Pdn(le(cmd.pdn));
   region.open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
   region.iova = le(cmd.iova);
   region.length = le(cmd.length);
   region.offset = le(cmd.offset);
-  const bool on_demand = region.access & TERN_ACCESS_ON_DEMAND;
-  if (const Status st = check_region(region.access, region.iova, region.length, !device,
-                                     cmd.flags & TERN_MR_F_SPARSE);
+  const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
+  if (const Status st =
+          check_region(access, region.iova, region.length, !device, cmd.flags & TERN_MR_F_SPARSE);
       st != TERN_ST_OK) {
     return st;
   }
@@ -310,17 +304,17 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
 std::uint32_t Memory::insert_region(Region region) {
   page_entries_ += region.pages.entries_held();
   if (region.dmn != 0) ++dm_->find(region.dmn)->users;
-  const std::uint32_t key = insert({std::move(region), nullptr});
+  const std::uint32_t key = insert(KeyEntry(std::move(region)));
   if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *find(key));
   return key;
 }
 
-std::uint32_t Memory::insert(Entry entry) {
-  ++pd_users_[entry.pd().value];
+std::uint32_t Memory::insert(KeyEntry entry) {
+  ++pd_users_[entry.key().pd.value];
   std::uint32_t key = 0;
   entries_.insert([&](std::uint32_t index) {
     key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
-    entry.set_key(key);
+    entry.key().key = key;
     return std::move(entry);
   });
   return key;
@@ -399,7 +393,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
     region->pd = Pdn(le(cmd.pdn));
     ++pd_users_[region->pd.value];
   }
-  region->access = access;
+  region->access = static_cast<std::uint16_t>(access);
   if (log != nullptr) log_key(TERN_LOG_KEY_CHANGED, *region);
   return TERN_ST_OK;
 }
@@ -479,7 +473,7 @@ Status Memory::open_fast(Region& region, const tern_reg_seg& seg) {
   const Status st = region.pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
   if (st != TERN_ST_OK) return st;
   region.key = le(std::uint32_t{seg.key});
-  region.access = access;
+  region.access = static_cast<std::uint16_t>(access);
   region.iova = iova;
   region.length = length;
   region.offset = offset;
@@ -496,7 +490,7 @@ bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
 }
 
 bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
-  Window* const window = find_window(key);
+  Window* const window = as_window(resolve(key));
   Region* const region = find(key);
   const Rule broken = window != nullptr ? rules.invalidation(who, *window, key)
                                         : rules.invalidation(who, region, remote);
@@ -514,7 +508,7 @@ bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
 
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
   // A bind that is under way changes the variant, so software may know another one.
-  if (const Window* const window = find_window(key)) return query_mw(*window, rsp);
+  if (const Window* const window = as_window(resolve(key))) return query_mw(*window, rsp);
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};
@@ -522,7 +516,7 @@ Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
   rsp->length = le(region->length);
   rsp->key = le(region->key);
   rsp->pdn = le(region->pd.value);
-  rsp->access = le(region->access);
+  rsp->access = le(std::uint32_t{region->access});
   rsp->num_windows = le(region->windows);
   rsp->state = region->open ? TERN_KEY_ST_VALID : TERN_KEY_ST_FREE;
   return TERN_ST_OK;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -115,22 +114,26 @@ class Memory {
  private:
   static constexpr std::uint32_t kFirstIndex = 3;  // 0: no region; 1, 2: TERN_LKEY_*
 
-  // An entry of the key table: a region, a window or vacant.
-  struct alignas(64) Entry {
-    Region region;                   // its key is 0 unless the entry is a region
-    std::unique_ptr<Window> window;  // null unless the entry is a window
-
-    [[nodiscard]] bool vacant() const { return region.key == 0 && window == nullptr; }
-    [[nodiscard]] Pdn pd() const { return window ? window->pd : region.pd; }
-    void set_key(std::uint32_t key) { (window ? window->key : region.key) = key; }
-  };
-  static_assert(sizeof(Entry) == 128);
-
+  // What has the key or another variant of it; null if nothing has.
+  [[nodiscard]] MemoryKey* resolve(std::uint32_t key) const {
+    KeyEntry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
+    return entry != nullptr ? &entry->key() : nullptr;
+  }
+  // The same, but null unless it is a region or a window.
+  [[nodiscard]] static Region* as_region(MemoryKey* key) {
+    return key != nullptr && key->kind == KeyKind::kRegion ? static_cast<Region*>(key) : nullptr;
+  }
+  [[nodiscard]] static Window* as_window(MemoryKey* key) {
+    return key != nullptr && key->kind == KeyKind::kWindow ? static_cast<Window*>(key) : nullptr;
+  }
   // The region with exactly this key.
   [[nodiscard]] Region* find(std::uint32_t key) const;
   // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
-  [[nodiscard]] Region* region_at(std::uint32_t index) const;
+  // The region of a bound window.
+  [[nodiscard]] Region* region_of(const Window& w) const {
+    return as_region(resolve(w.region << TERN_KEY_INDEX_SHIFT));
+  }
   // The rule that refuses an access, or kNone and where the access goes.
   struct Permit {
     Rule broken = Rule::kNone;
@@ -160,12 +163,11 @@ class Memory {
   void forget_user(Pdn pd);
   [[nodiscard]] std::uint32_t insert_region(Region region);
   // Gives the entry a key and returns it.
-  [[nodiscard]] std::uint32_t insert(Entry entry);
+  [[nodiscard]] std::uint32_t insert(KeyEntry entry);
   void erase(std::uint32_t key, Pdn pd);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
   // Windows: memory/window.cc.
-  [[nodiscard]] Window* find_window(std::uint32_t key) const;  // any variant
   [[nodiscard]] Status query_mw(const Window& w, tern_rsp_mr* rsp) const;
   void unbind(Window& w, Qpn by = {});
   [[nodiscard]] bool invalidate(const Accessor& who, std::uint32_t key, bool remote);
@@ -191,7 +193,7 @@ class Memory {
   Host& host_;
   PageBudget& budget_;
   DeviceMemory* dm_;
-  Slab<Entry> entries_;
+  Slab<KeyEntry> entries_;
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
   std::uint32_t windows_ = 0;

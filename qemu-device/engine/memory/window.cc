@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The window part of Memory.
-#include <memory>
-#include <utility>
-
 #include "memory/memory.h"
 
 namespace tern {
@@ -12,17 +9,17 @@ namespace tern {
 Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
   if (type != 1 && type != 2) return TERN_ST_BAD_PARAM;
   if (windows_ == max_mw_) return TERN_ST_NO_RESOURCE;
-  auto window = std::make_unique<Window>();
-  window->pd = pd;
-  window->type = type;
-  *key = insert({{}, std::move(window)});
+  Window window;
+  window.pd = pd;
+  window.type = type;
+  *key = insert(KeyEntry(window));
   ++windows_;
-  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *find_window(*key));
+  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *as_window(resolve(*key)));
   return TERN_ST_OK;
 }
 
 Status Memory::free_mw(std::uint32_t key) {
-  Window* const window = find_window(key);
+  Window* const window = as_window(resolve(key));
   if (!window) return TERN_ST_BAD_HANDLE;
   unbind(*window);
   if (log != nullptr) log_key(TERN_LOG_KEY_DESTROYED, *window);
@@ -40,15 +37,10 @@ Status Memory::query_mw(const Window& w, tern_rsp_mr* rsp) const {
   if (!w.bound) return TERN_ST_OK;
   rsp->iova = le(w.iova);
   rsp->length = le(w.length);
-  rsp->access = le(w.access);
+  rsp->access = le(std::uint32_t{w.access});
   if (w.type == 2) rsp->qpn = le(w.qp.value);
-  if (const Region* const region = region_at(w.region)) rsp->mr_key = le(region->key);
+  if (const Region* const region = region_of(w)) rsp->mr_key = le(region->key);
   return TERN_ST_OK;
-}
-
-Window* Memory::find_window(std::uint32_t key) const {
-  Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return entry ? entry->window.get() : nullptr;
 }
 
 // ---- accesses ----
@@ -57,7 +49,7 @@ Memory::Permit Memory::permit_through(const Window& w, const Accessor& who,
                                       const KeyRequest& request) const {
   if (const Rule broken = rules.access(w, who, request); broken != Rule::kNone) return {broken};
   // The region exists as long as the window is bound, but it may be closed.
-  const Region* const region = region_at(w.region);
+  const Region* const region = region_of(w);
   const Rule broken = rules.access_through(region, request.rights);
   if (broken != Rule::kNone) return {broken};
   return {Rule::kNone, region, region->iova + w.offset + (request.addr - w.iova)};
@@ -68,7 +60,7 @@ Memory::Permit Memory::permit_through(const Window& w, const Accessor& who,
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   const KeyRequest request{le(std::uint32_t{seg.rkey}), le(std::uint64_t{seg.addr}),
                            le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})};
-  Window* const window = find_window(request.key);
+  Window* const window = as_window(resolve(request.key));
   Region* const region = request.length != 0 ? find(le(std::uint32_t{seg.lkey})) : nullptr;
   const Rule broken = rules.bind(who, seg, window, region);
   if (concluded(TERN_LOG_CHECK_BIND, who, request, broken) != Access::kReady) return false;
@@ -77,7 +69,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   w.key = (w.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) |
           (le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK);
   if (region == nullptr) return true;
-  w.access = request.rights;
+  w.access = static_cast<std::uint16_t>(request.rights);
   w.iova = request.rights & TERN_ACCESS_ZERO_BASED ? 0 : request.addr;
   w.length = request.length;
   w.bound = true;
@@ -99,7 +91,7 @@ void Memory::unbind(Window& w, Qpn by) {
   if (log != nullptr) [[unlikely]]
     log_key(TERN_LOG_KEY_UNBOUND, w, by);
   w.bound = false;
-  if (Region* const region = region_at(w.region); region && region->windows != 0) {
+  if (Region* const region = region_of(w); region && region->windows != 0) {
     --region->windows;
   }
   if (w.type == 1) return;
