@@ -3,19 +3,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <deque>
-#include <memory>
 #include <new>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "control/device.h"
 #include "eth/addresses.h"
+#include "handles.h"
 
 static_assert(TERN_MAX_RAM == tern::Host::kMaxRams);
+static_assert(TERN_MAX_HELD == tern::EffectsPool::kMaxHeld);
 static_assert(TERN_MAX_VECTORS == 128, "tern_engine_effects_vectors() promises two words");
+
+using tern::capi::batch_of;
+using tern::capi::handle_of;
 
 namespace {
 
@@ -31,35 +30,6 @@ constexpr std::uint64_t kPagesMin = 1024;  // fewer are of no use
 constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMtuMin = 1500;
 constexpr std::uint32_t kMtuMax = 9216;
-constexpr std::size_t kPoolMax = TERN_MAX_HELD;
-
-// Calls the host's C functions as a tern::Host.
-class CallbackHost final : public tern::Host {
- public:
-  CallbackHost(const TernHostOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
-
-  std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
-    std::uint64_t got = len;
-    void* const p = ops_.map(opaque_, addr, &got, write);
-    if (p == nullptr) return {};
-    return {static_cast<std::byte*>(p), static_cast<std::size_t>(got)};
-  }
-  void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override {
-    ops_.unmap(opaque_, span.data(), span.size(), write, written);
-  }
-  void dm_written(std::span<std::byte> span) override {
-    if (ops_.dm_written != nullptr) ops_.dm_written(opaque_, span.data(), span.size());
-  }
-  void ram_written(std::span<std::byte> span) override {
-    if (ops_.ram_written != nullptr) ops_.ram_written(opaque_, span.data(), span.size());
-  }
-  tern::Nanos now() override { return ops_.now(opaque_); }
-  std::uint64_t random() override { return ops_.random(opaque_); }
-
- private:
-  TernHostOps ops_;
-  void* opaque_;
-};
 
 bool in(std::uint64_t value, std::uint64_t min, std::uint64_t max) {
   return value >= min && value <= max;
@@ -100,42 +70,6 @@ tern::Config to_config(const TernConfig& c) {
 
 }  // namespace
 
-// Owned by the engine, by the host from take_effects() to effects_free(), and by its holders. The
-// last owner deletes it.
-struct TernEffects {
-  explicit TernEffects(std::atomic<std::uint32_t>& batches) : held_batches(batches) {}
-
-  [[nodiscard]] bool held() const { return users.load(std::memory_order_acquire) != 1; }
-  void drop(std::uint32_t n) {
-    if (users.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
-  }
-
-  std::unique_ptr<tern::Effects> effects = std::make_unique<tern::Effects>();
-  std::atomic<std::uint32_t>& held_batches;  // of the engine; holders do not access it
-  bool counted = false;                      // in held_batches
-  std::atomic<std::uint32_t> users = 1;      // the owner, and holds
-};
-
-namespace {
-
-struct DropOwner {
-  void operator()(TernEffects* fx) const { fx->drop(1); }
-};
-using Batch = std::unique_ptr<TernEffects, DropOwner>;
-
-}  // namespace
-
-struct TernEngine {
-  TernEngine(const TernConfig& config, const TernHostOps& ops, void* opaque)
-      : host(ops, opaque), device(host, to_config(config)) {}
-
-  CallbackHost host;
-  tern::Device device;
-  std::atomic<std::uint32_t> held_batches = 0;
-  std::deque<Batch> pool;   // batches to reuse
-  std::vector<Batch> held;  // freed by the host, and held at the last check; the oldest first
-};
-
 TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
   if (config == nullptr || ops == nullptr || !is_valid(*config) || ops->map == nullptr ||
       ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
@@ -144,7 +78,7 @@ TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, vo
   // The only exception that the library throws. A running device cannot continue, so the exception
   // ends the process.
   try {
-    return new TernEngine(*config, *ops, opaque);
+    return new TernEngine(to_config(*config), *ops, opaque);
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -253,88 +187,26 @@ void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) {
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 
-namespace {
-
-// Batches are reused from the front. One that was held goes to the back, because its lines are in
-// another processor's cache; they have left it when its turn comes.
-void recycle(TernEngine* e, Batch batch) {
-  const bool was_held = std::exchange(batch->counted, false);
-  if (was_held) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
-  if (e->pool.size() >= kPoolMax) return;
-  batch->effects->clear();
-  e->pool.insert(was_held ? e->pool.end() : e->pool.begin(), std::move(batch));
-}
-
-// Recycles batches that are no longer held: only the oldest ones, because most readers are equally
-// fast, or at the limit any of them.
-void reclaim(TernEngine* e) {
-  const bool all = e->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD;
-  auto kept = e->held.begin();
-  auto at = kept;
-  for (; at != e->held.end(); ++at) {
-    if (!(*at)->held()) {
-      recycle(e, std::move(*at));
-    } else if (all) {
-      *kept++ = std::move(*at);
-    } else {
-      break;
-    }
-  }
-  e->held.erase(std::move(at, e->held.end(), kept), e->held.end());
-}
-
-}  // namespace
-
-TernEffects* tern_engine_take_effects(TernEngine* e) {
-  if (e->device.lane.effects->empty()) return nullptr;
-  if (!e->held.empty()) reclaim(e);
-  Batch batch;
-  if (e->pool.empty()) {
-    batch.reset(new TernEffects(e->held_batches));
-  } else {
-    batch = std::move(e->pool.front());
-    e->pool.pop_front();
-  }
-  std::swap(batch->effects, e->device.lane.effects);
-  return batch.release();
-}
+TernEffects* tern_engine_take_effects(TernEngine* e) { return handle_of(e->device.take_effects()); }
 
 void tern_engine_effects_free(TernEngine* e, TernEffects* fx) {
-  if (fx == nullptr) return;
-  Batch batch(fx);
-  if (!batch->held()) return recycle(e, std::move(batch));
-  e->held.push_back(std::move(batch));
+  e->device.free_effects(batch_of(fx));
 }
 
-bool tern_engine_effects_hold(TernEffects* fx) {
-  if (!fx->counted) {
-    if (fx->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD) return false;
-    fx->held_batches.fetch_add(1, std::memory_order_relaxed);
-    fx->counted = true;
-  }
-  fx->users.fetch_add(1, std::memory_order_relaxed);
-  return true;
+bool tern_engine_effects_hold(TernEffects* fx) { return batch_of(fx)->hold(); }
+
+void tern_engine_effects_release(TernEffects* fx, std::uint32_t holds) {
+  batch_of(fx)->release(holds);
 }
 
-void tern_engine_effects_release(TernEffects* fx, std::uint32_t holds) { fx->drop(holds); }
-
-std::size_t tern_engine_effects_frames(const TernEffects* fx) {
-  return fx->effects->frames().size();
-}
+std::size_t tern_engine_effects_frames(const TernEffects* fx) { return batch_of(fx)->frames(); }
 
 TernFrame tern_engine_effects_frame(const TernEffects* fx, std::size_t i) {
-  const tern::Effects::Frame& frame = fx->effects->frames()[i];
-  const auto bytes = fx->effects->bytes(frame);
-  return {const_cast<TernEffects*>(fx),
-          reinterpret_cast<const std::uint8_t*>(bytes.data()),
-          frame.len,
-          frame.to_wire,
-          frame.shown,
-          frame.time};
+  return tern::capi::to_c(batch_of(const_cast<TernEffects*>(fx))->frame(i));
 }
 
 const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
-  return fx->effects->vectors().data();
+  return batch_of(fx)->vectors().data();
 }
 
 std::uint64_t tern_engine_next_deadline(const TernEngine* e) { return e->device.next_deadline(); }
@@ -363,15 +235,8 @@ std::uint64_t tern_engine_events_lost(const TernEngine* e) {
 }
 
 void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
-  const tern::Counters& counters = e->device.lane.counters;
-  *info = {};
-  info->live_qps = e->device.registry.qps.count();
-  info->live_keys = e->device.registry.memory.counts().mr + e->device.registry.memory.counts().mw;
-  info->page_entries = e->device.registry.page_entries();
-  info->tx_packets =
-      counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS];
-  info->rx_packets =
-      counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS];
+  const tern::Device::Info i = e->device.info();
+  *info = {i.live_qps, i.live_keys, i.page_entries, i.tx_packets, i.rx_packets};
 }
 
 const std::uint64_t* tern_engine_rdma_counters(const TernEngine* e) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The device: a registry, a lane and a port, and the entry points for the C interface and for
-// tests.
+// The device: a registry, a lane and a port, and the entry points for its host (a runner, the C
+// surface, a test). A received frame is delivered to its QP or queue at once; other work that
+// inputs cause waits for run(). The device collects effects (frames, interrupts), and
+// take_effects() hands them over, so that the host can act on them without its lock.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 
 #include "control/registry.h"
 #include "core/config.h"
+#include "core/effects_batch.h"
 #include "core/event_log.h"
 #include "core/host.h"
 #include "lane/lane.h"
@@ -23,7 +26,8 @@ namespace tern {
 
 class Admin;
 
-// This class is thread-compatible: the owner serialises all calls.
+// This class is thread-compatible: the owner serialises all calls, except for reading a batch that
+// it has taken.
 class Device {
  public:
   Device(Host& host, const Config& config);
@@ -55,6 +59,12 @@ class Device {
   void reset();
   bool run(std::uint32_t budget);
   bool look() { return lane.look(); }
+  // Returns the effects collected so far, or null if there are none. The caller owns them until
+  // free_effects(), which recycles their memory.
+  [[nodiscard]] EffectsBatch* take_effects() {
+    return lane.effects->empty() ? nullptr : batches_.take(lane.effects);
+  }
+  void free_effects(EffectsBatch* batch) { batches_.free(batch); }
   // Switches off a rule of core/rules.h.
   bool set_mutation(std::string_view rule) { return registry.memory.rules.mutations.set(rule); }
   // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
@@ -64,8 +74,17 @@ class Device {
     return port.set_faults(text, error);
   }
   [[nodiscard]] std::string faults() const { return port.faults(); }
-  // Logs events in a ring of `records`, a power of two, or no longer with 0.
+  // Logs events in a ring of `records`, a power of two, or no longer with 0. Throws std::bad_alloc.
   void log_events(std::size_t records);
+  // Statistics for traces and monitors.
+  struct Info {
+    std::uint32_t live_qps;
+    std::uint32_t live_keys;
+    std::uint64_t page_entries;
+    std::uint64_t tx_packets;
+    std::uint64_t rx_packets;
+  };
+  [[nodiscard]] Info info() const;
 
   Host& host;
   Registry registry;
@@ -77,6 +96,7 @@ class Device {
   [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,
                                       std::uint16_t flags) const;
 
+  EffectsPool batches_;
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<Admin> admin_;
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page

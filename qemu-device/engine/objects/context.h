@@ -128,7 +128,7 @@ class Context {
   Host& host;
   DeviceState& device;
   Memory& memory;
-  std::unique_ptr<Effects> effects;  // the C surface swaps it out
+  std::unique_ptr<Effects> effects;  // Device::take_effects() swaps it out
   EventLog* log = nullptr;           // null: events are not logged
   TimerQueue timers;
 
