@@ -5,6 +5,7 @@
 #include <exception>
 #include <system_error>
 
+#include "handles.h"
 #include "runner.h"
 
 namespace {
@@ -27,14 +28,18 @@ class CallbackHost final : public Host {
   void trace(Event event, std::uint64_t a, std::uint64_t b) override {
     ops_.trace(opaque_, static_cast<TernEvent>(event), a, b);
   }
-  void capture(const TernFrame& frame) override { ops_.capture(opaque_, &frame); }
+  void capture(const Frame& frame) override {
+    const TernFrame f = tern::capi::to_c(frame);
+    ops_.capture(opaque_, &f);
+  }
   void arm(Timer timer, std::uint64_t at) override {
     ops_.arm(opaque_, static_cast<TernTimer>(timer), at);
   }
   void disarm(Timer timer) override { ops_.disarm(opaque_, static_cast<TernTimer>(timer)); }
   void raise(unsigned vector) override { ops_.raise(opaque_, vector); }
-  Sent send(const TernFrame& frame) override {
-    return static_cast<Sent>(ops_.send(opaque_, &frame));
+  Sent send(const Frame& frame) override {
+    const TernFrame f = tern::capi::to_c(frame);
+    return static_cast<Sent>(ops_.send(opaque_, &f));
   }
   void receive_again() override { ops_.receive_again(opaque_); }
   std::span<const std::byte> next_frame() override {
@@ -64,8 +69,8 @@ Config to_config(const TernRunnerConfig& c) {
 }  // namespace
 
 struct TernRunner {
-  TernRunner(TernEngine* e, const TernRunnerConfig& config, const TernRunnerOps& ops, void* opaque)
-      : host(ops, opaque), runner(e, host, to_config(config)) {}
+  TernRunner(TernEngine& e, const TernRunnerConfig& config, const TernRunnerOps& ops, void* opaque)
+      : host(ops, opaque), runner(e.device, host, to_config(config)) {}
 
   CallbackHost host;
   Runner runner;
@@ -75,7 +80,7 @@ struct TernRunner {
 // std::terminate() ends the process.
 TernRunner* tern_runner_new(TernEngine* e, const TernRunnerConfig* config, const TernRunnerOps* ops,
                             void* opaque) {
-  return new TernRunner(e, *config, *ops, opaque);
+  return new TernRunner(*e, *config, *ops, opaque);
 }
 
 void tern_runner_free(TernRunner* r) { delete r; }

@@ -6,8 +6,8 @@
 #include <cassert>
 #include <cerrno>
 #include <chrono>
-#include <new>
 
+#include "control/device.h"
 #include "signals_blocked.h"
 #include "tern_event_log.hpp"
 
@@ -20,15 +20,15 @@ constexpr std::chrono::milliseconds kInterval{10};
 
 }  // namespace
 
-EventWriter::EventWriter(TernEngine* engine, Host& host, const EventFile& file)
-    : engine_(engine),
-      host_(host),
+EventWriter::EventWriter(Device& device, Host& host, const EventFile& file)
+    : host_(host),
       file_(file.fd),
       room_(file.limit == 0 ? UINT64_MAX : file.limit - sizeof(tern_log_event)) {
   assert(file.limit == 0 || file.limit >= kLeastLimit);
   const tern_log_header header = log_header(file.clock, file.epoch, file.mac, file.name);
   write(&header, sizeof(header));
-  if (!tern_engine_log_events(engine_, file.records)) throw std::bad_alloc();
+  device.log_events(file.records);
+  log_ = device.lane.log;
   const SignalsBlocked blocked;
   thread_ = std::thread(&EventWriter::loop, this);
 }
@@ -42,8 +42,7 @@ EventWriter::~EventWriter() {
   wake();
   thread_.join();
   drain();
-  if (const std::uint64_t lost = tern_engine_events_lost(engine_))
-    write(record(TERN_LOG_LOST, 0, lost));
+  if (const std::uint64_t lost = log_->lost()) write(record(TERN_LOG_LOST, 0, lost));
 }
 
 void EventWriter::File::end() {
@@ -69,11 +68,7 @@ void EventWriter::loop() {
   }
 }
 
-bool EventWriter::pending() const {
-  std::size_t n = 0;
-  (void)tern_engine_events(engine_, &n);
-  return n != 0;
-}
+bool EventWriter::pending() const { return !log_->records().empty(); }
 
 void EventWriter::logged() {
   if (pending()) wake();
@@ -98,11 +93,10 @@ void EventWriter::set_epoch(std::uint64_t epoch) {
 // ring is empty: the engine may be as fast as the file. Returns false if there was nothing.
 bool EventWriter::drain() {
   for (int i = 0; i < 2; ++i) {
-    std::size_t n = 0;
-    const void* const records = tern_engine_events(engine_, &n);
-    if (n == 0) return i != 0;
-    write(records, n * sizeof(tern_log_event));
-    tern_engine_events_taken(engine_, n);
+    const auto records = log_->records();
+    if (records.empty()) return i != 0;
+    write(records.data(), records.size_bytes());
+    log_->taken(records.size());
   }
   return true;
 }

@@ -12,9 +12,13 @@
 #include <string>
 #include <thread>
 
+#include "core/event_log.h"
 #include "host.h"
-#include "tern_engine.h"
 #include "tern_hw.hpp"
+
+namespace tern {
+class Device;
+}  // namespace tern
 
 namespace tern::runner {
 
@@ -35,7 +39,7 @@ class EventWriter {
   static constexpr std::uint64_t kLeastLimit = sizeof(tern_log_header) + sizeof(tern_log_event);
 
   // Starts the log of the engine. Throws std::bad_alloc or std::system_error.
-  EventWriter(TernEngine* engine, Host& host, const EventFile& file);
+  EventWriter(Device& device, Host& host, const EventFile& file);
   // Writes the remaining events. The engine continues to log, without a reader.
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
@@ -75,8 +79,8 @@ class EventWriter {
   void write(const tern_log_event& event) { write(&event, sizeof(event)); }
   void end(int error);
 
-  TernEngine* const engine_;
   Host& host_;
+  EventLog* log_ = nullptr;  // of the engine
 
   std::mutex mutex_;  // a leaf, for the members below
   std::condition_variable wake_;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tern_engine.h"
+#include "core/effects_batch.h"
 
 namespace tern::runner {
 
@@ -19,6 +19,7 @@ class Host {
  public:
   virtual ~Host() = default;
 
+  using Frame = EffectsBatch::Frame;
   enum class Call : std::uint8_t { kDeliver, kTakeFrames };
   enum class Timer : std::uint8_t {
     kEngine,    // the engine's next deadline, or earlier
@@ -47,7 +48,7 @@ class Host {
   // [any] For debugging; Event describes the values.
   virtual void trace(Event event, std::uint64_t a, std::uint64_t b) = 0;
   // [lock] Passes a frame to the capture tap.
-  virtual void capture(const TernFrame& frame) = 0;
+  virtual void capture(const Frame& frame) = 0;
 
   // [host] Calls Runner::expired() when the device clock reaches `at`; replaces an earlier
   // deadline.
@@ -56,7 +57,7 @@ class Host {
   // [host] Raises an interrupt.
   virtual void raise(unsigned vector) = 0;
   // [host], with Config::direct_send also [lock], but by one thread at a time: sends a frame.
-  virtual Sent send(const TernFrame& frame) = 0;
+  virtual Sent send(const Frame& frame) = 0;
   // [host] A frame that Runner::receive() refused may be offered again.
   virtual void receive_again() = 0;
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "control/device.h"
 #include "signals_blocked.h"
 
 namespace tern::runner {
@@ -33,7 +34,7 @@ void cpu_relax() {
 
 }  // namespace
 
-Runner::Runner(TernEngine* engine, Host& host, const Config& config)
+Runner::Runner(Device& engine, Host& host, const Config& config)
     : engine_(engine),
       host_(host),
       limits_(config.limits),
@@ -107,7 +108,7 @@ void Runner::unlock() {
 
 void Runner::unlock_without_delivering() {
   bool schedule = collect();
-  schedule |= may_run() && ((work_ && host_runs()) || tern_engine_next_deadline(engine_) < armed_);
+  schedule |= may_run() && ((work_ && host_runs()) || engine_.next_deadline() < armed_);
   unlock();
   if (schedule) request(Host::Call::kDeliver);
 }
@@ -117,16 +118,17 @@ void Runner::unlock_without_delivering() {
 void Runner::free_batches(Batches& batches) {
   for (const Batch& batch : batches) {
     backlog_ -= batch.bytes;
-    tern_engine_effects_free(engine_, batch.effects);
+    engine_.free_effects(batch.effects);
   }
   batches.clear();
 }
 
 // Sends frames under the engine lock while the transmit queue is empty. Returns the index of the
 // first frame that the wire does not take.
-std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
+std::size_t Runner::send_now(EffectsBatch& effects) {
+  const std::size_t frames = effects.frames();
   for (std::size_t i = 0; i < frames; ++i) {
-    const TernFrame frame = tern_engine_effects_frame(effects, i);
+    const Host::Frame frame = effects.frame(i);
     if (!frame.to_wire) continue;
     if (host_.send(frame) == Host::Sent::kBlocked) return i;
     transmit_.took();
@@ -136,24 +138,24 @@ std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
 
 // Takes the collected effects out of the engine. Returns true if there is something to deliver.
 bool Runner::collect() {
-  TernEffects* const effects = tern_engine_take_effects(engine_);
+  EffectsBatch* const effects = engine_.take_effects();
   if (effects == nullptr) return false;
-  const std::uint64_t* const vectors = tern_engine_effects_vectors(effects);
+  const Vectors& vectors = effects->vectors();
   for (std::size_t i = 0; i < kVectorWords; ++i) collected_vectors_[i] |= vectors[i];
 
-  const std::size_t frames = tern_engine_effects_frames(effects);
+  const std::size_t frames = effects->frames();
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < frames; ++i) {
-    const TernFrame frame = tern_engine_effects_frame(effects, i);
+    const Host::Frame frame = effects->frame(i);
     if (frame.shown) host_.capture(frame);
-    if (frame.to_wire) bytes += frame.len;
+    if (frame.to_wire) bytes += frame.bytes.size();
   }
   std::size_t next = 0;
-  if (bytes != 0 && direct_send_ && backlog_ == 0) next = send_now(effects, frames);
+  if (bytes != 0 && direct_send_ && backlog_ == 0) next = send_now(*effects);
   const bool lost = bytes != 0 && next != frames && backlog_ + bytes > limits_.tx_hard;
   if (lost) host_.trace(Host::Event::kLost, frames - next, 0);
   if (bytes == 0 || next == frames || lost) {
-    tern_engine_effects_free(engine_, effects);
+    engine_.free_effects(effects);
     return std::ranges::any_of(collected_vectors_, [](std::uint64_t word) { return word != 0; });
   }
   collected_.push_back({effects, next, bytes, transmit_.generation()});
@@ -162,19 +164,18 @@ bool Runner::collect() {
 }
 
 void Runner::reset() {
-  tern_engine_reset(engine_);
+  engine_.reset();
   drop_effects();
   work_ = false;
   awake_ = true;
   // The link event is not written: there is no event queue now.
-  tern_engine_set_link(engine_, link_);
+  engine_.set_link(link_);
   // Until the disowned batches are done, they count as backlog.
   if (!transmit_.queue().empty()) request(Host::Call::kDeliver);
 }
 
 void Runner::drop_effects() {
-  if (TernEffects* const effects = tern_engine_take_effects(engine_))
-    tern_engine_effects_free(engine_, effects);
+  engine_.free_effects(engine_.take_effects());
   free_batches(collected_);
   collected_vectors_ = {};
   vectors_ = {};
@@ -218,7 +219,7 @@ void Runner::raise_vectors() {
 
 // Called with the lock, which it drops. `scheduled`: the caller is deliver().
 void Runner::finish(bool scheduled) {
-  const std::uint64_t deadline = tern_engine_next_deadline(engine_);
+  const std::uint64_t deadline = engine_.next_deadline();
   collect();
   for (std::size_t i = 0; i < kVectorWords; ++i)
     vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
@@ -245,8 +246,7 @@ void Runner::run() {
   if (!may_run()) {
     work_ = true;
   } else if (!worker_may_run()) {
-    work_ = tern_engine_run(engine_,
-                            backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
+    work_ = engine_.run(backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
   }
 }
 
@@ -256,8 +256,7 @@ bool Runner::worker_busy() const {
 }
 
 bool Runner::take_doorbells() {
-  return doorbells_.take_all(
-      [this](const Doorbell& d) { tern_engine_doorbell(engine_, d.offset, d.value); });
+  return doorbells_.take_all([this](const Doorbell& d) { engine_.doorbell(d.offset, d.value); });
 }
 
 void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
@@ -265,7 +264,7 @@ void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
   if (put && worker_busy()) return;
   acquire();
   take_doorbells();
-  if (!put) tern_engine_doorbell(engine_, offset, value);
+  if (!put) engine_.doorbell(offset, value);
   run();
   unlock_and_deliver();
 }
@@ -279,7 +278,7 @@ bool Runner::receive(std::span<const std::byte> frame) {
     host_.trace(Host::Event::kRefused, frame.size(), 0);
     return false;
   }
-  tern_engine_receive(engine_, frame.data(), frame.size());
+  engine_.receive(frame);
   run();
   unlock_and_deliver();
   return true;
@@ -300,9 +299,9 @@ void Runner::take_frames() {
       continue;
     }
     const bool taken = awake_ && present_;
-    bytes += taken ? tern_engine_receive_more(engine_, frame.data(), frame.size()) : frame.size();
+    bytes += taken ? engine_.receive_more(frame) : frame.size();
   }
-  tern_engine_end_burst(engine_);
+  engine_.end_burst();
   if (!waits) {
     // Releases the space to the peer now. The next call takes the rest.
     host_.wait_for_frames();
@@ -330,7 +329,7 @@ void Runner::set_link(bool up) {
 
 // The engine notifies the driver in memory, which it must not access while nothing may run.
 void Runner::follow_link() {
-  if (may_run()) tern_engine_set_link(engine_, link_);
+  if (may_run()) engine_.set_link(link_);
 }
 
 void Runner::set_running(bool running) {
@@ -370,8 +369,7 @@ bool Runner::poll_only() {
   if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty())
     return false;
   lock();
-  const bool only =
-      work_ && may_run() && host_runs() && backlog_ == 0 && !tern_engine_look(engine_);
+  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !engine_.look();
   mutex_.unlock();
   return only;
 }
@@ -444,11 +442,11 @@ void Runner::work_loop() {
 
 void Runner::work_slice() {
   enter(WorkerState::kWorking);
-  work_ = tern_engine_run(engine_, limits_.slice);
+  work_ = engine_.run(limits_.slice);
   if (events_) events_->logged();
   host_.trace(Host::Event::kSlice, work_, 0);
   // The worker itself handles deadlines that pass while it works: see finish().
-  if (collect() || (!worker_may_run() && tern_engine_next_deadline(engine_) < armed_)) {
+  if (collect() || (!worker_may_run() && engine_.next_deadline() < armed_)) {
     request(Host::Call::kDeliver);
   }
   if (worker_may_run()) poll();
@@ -458,7 +456,7 @@ void Runner::poll() {
   enter(WorkerState::kPolling);
   do {
     if (++looks_ % kJudgeEvery == 0 && may_poll_) pause_polling(judge());
-    if (tern_engine_look(engine_)) break;
+    if (engine_.look()) break;
     cpu_relax();
   } while (!doorbells_.pending() && !contended());
   enter(WorkerState::kWorking);
@@ -468,7 +466,7 @@ void Runner::poll() {
 
 void Runner::allow_polling() {
   may_poll_ = poll_ && !host_only_;
-  tern_engine_allow_polling(engine_, may_poll_ ? 0 : UINT64_MAX);
+  engine_.lane.allow_polling(may_poll_ ? 0 : UINT64_MAX);
   // The next run checks the queues that were polled once more.
   work_ = true;
 }
@@ -486,8 +484,7 @@ std::optional<Contention::Verdict> Runner::judge() {
 // The engine polls no queue while other threads need the processor.
 void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  if (verdict && verdict->pause != 0)
-    tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
+  if (verdict && verdict->pause != 0) engine_.lane.allow_polling(host_.now() + verdict->pause);
 }
 
 void Runner::begin_polling() {

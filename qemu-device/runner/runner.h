@@ -57,7 +57,7 @@
 #include "doorbell_ring.h"
 #include "event_writer.h"
 #include "host.h"
-#include "tern_regs.h"
+#include "tern_hw.hpp"
 #include "transmit.h"
 
 namespace tern::runner {
@@ -101,7 +101,7 @@ struct Config {
 class Runner {
  public:
   // The caller owns the engine, which must outlive the runner.
-  Runner(TernEngine* engine, Host& host, const Config& config);
+  Runner(Device& engine, Host& host, const Config& config);
   // Drops the effects that are left.
   ~Runner();
   Runner(const Runner&) = delete;
@@ -210,7 +210,7 @@ class Runner {
   void free_batches(Batches& batches);
   bool collect();
   void drop_effects();
-  std::size_t send_now(const TernEffects* effects, std::size_t frames);
+  std::size_t send_now(EffectsBatch& effects);
   void allow_polling();
   void follow_link();
 
@@ -234,7 +234,7 @@ class Runner {
   void pause_polling(const std::optional<Contention::Verdict>& verdict);
   std::optional<Contention::Verdict> judge();
 
-  TernEngine* const engine_;
+  Device& engine_;
   Host& host_;
   const Limits limits_;
   const bool poll_;

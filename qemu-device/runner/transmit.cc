@@ -5,13 +5,13 @@ namespace tern::runner {
 
 // Returns false if the wire takes no more for now.
 bool Transmit::send(Batch& batch) {
-  const std::size_t frames = tern_engine_effects_frames(batch.effects);
+  const std::size_t frames = batch.effects->frames();
   while (batch.next < frames && batch.generation == generation_) {
     if (state_ == TransmitState::kLost) {
       host_.trace(Host::Event::kLost, frames - batch.next, 0);
       return true;
     }
-    const TernFrame frame = tern_engine_effects_frame(batch.effects, batch.next);
+    const Host::Frame frame = batch.effects->frame(batch.next);
     const auto sent = frame.to_wire ? host_.send(frame) : Host::Sent::kTaken;
     if (sent != Host::Sent::kBlocked) ++batch.next;
     if (sent == Host::Sent::kTaken) {

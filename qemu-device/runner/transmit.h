@@ -34,7 +34,7 @@ namespace tern::runner {
 enum class TransmitState : std::uint8_t { kOpen, kBlocked, kLost };
 
 struct Batch {
-  TernEffects* effects;
+  EffectsBatch* effects;
   std::size_t next;          // frame to be sent
   std::uint64_t bytes;       // of its frames to the wire
   std::uint32_t generation;  // of the device that produced it

@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -111,40 +110,30 @@ Adapter::~Adapter() {
 }
 
 void Adapter::make_engine() {
-  static constexpr TernHostOps kOps = {.map = map,
-                                       .unmap = unmap,
-                                       .now = engine_now,
-                                       .random = engine_random,
-                                       .dm_written = nullptr,
-                                       .ram_written = nullptr};
-  TernConfig c{};
-  c.dm_size = config_.dm_size;
-  c.dm_storage = dm_.data();
+  Config c;
+  c.dm = std::span(dm_.data(), config_.dm_size);
   c.uar_bar_size = config_.uar_size;
   c.max_qp = config_.max_qp;
   c.max_cq = config_.max_cq;
   c.max_mr = config_.max_mr;
   c.max_mw = config_.max_mw;
-  c.max_tags = config_.tm_tags;
-  c.max_eth_queues = config_.eth_queues;
+  c.max_tags = static_cast<std::uint16_t>(config_.tm_tags);
+  c.max_eth_queues = static_cast<std::uint16_t>(config_.eth_queues);
   c.max_pages = config_.max_pages;
   c.num_vectors = config_.vectors;
   c.max_mtu = config_.mtu;
   c.link_speed = config_.speed;
-  std::ranges::copy(config_.mac, std::begin(c.mac));
+  c.mac = config_.mac;
   c.mw_type_2a = config_.mw_type_2a;
   c.doorbell_cost = config_.dm_size == 0 ? kPostedDoorbellCost : kDoorbellCost;
-  engine_.reset(tern_engine_new(&c, &kOps, this));
-  if (!engine_) throw std::invalid_argument(config_.path + ": the engine refuses these properties");
-  if (const std::string why = set_faults(config_.faults); !why.empty()) {
-    throw std::invalid_argument("property 'faults': " + why);
-  }
-  std::array<char, 128> why{};
-  if (!tern_engine_set_congestion(engine_.get(), config_.congestion.c_str(), why.data(),
-                                  why.size())) {
-    throw std::invalid_argument("property 'congestion': " + std::string(why.data()));
-  }
-  tern_engine_set_icrc_mode(engine_.get(), config_.icrc);
+  std::string why;
+  const auto congestion = parse_congestion(config_.congestion, why);
+  if (!congestion) throw std::invalid_argument("property 'congestion': " + why);
+  c.congestion = *congestion;
+  engine_ = std::make_unique<Device>(engine_host_, c);
+  why = set_faults(config_.faults);
+  if (!why.empty()) throw std::invalid_argument("property 'faults': " + why);
+  set_icrc(config_.icrc);
 
   runner::Config rc;
   rc.poll = config_.poll;
@@ -152,7 +141,7 @@ void Adapter::make_engine() {
   rc.processors = std::thread::hardware_concurrency();
   // The thread serves its hypervisor between two slices.
   rc.limits.inline_slice = rc.limits.slice;
-  runner_ = std::make_unique<runner::Runner>(engine_.get(), *this, rc);
+  runner_ = std::make_unique<runner::Runner>(*engine_, *this, rc);
 }
 
 void Adapter::log_events(Descriptor file) {
@@ -381,8 +370,7 @@ void Adapter::sleep(std::uint64_t until) {
 std::uint32_t Adapter::read_register(std::uint64_t offset) {
   if (removed_) return UINT32_MAX;
   runner_->lock();
-  const std::uint32_t value =
-      tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
+  const std::uint32_t value = engine_->reg_read(static_cast<std::uint32_t>(offset));
   runner_->unlock();
   return value;
 }
@@ -390,7 +378,7 @@ std::uint32_t Adapter::read_register(std::uint64_t offset) {
 void Adapter::write_register(std::uint64_t offset, std::uint32_t value) {
   if (removed_) return;
   runner_->lock();
-  tern_engine_reg_write(engine_.get(), static_cast<std::uint32_t>(offset), value);
+  engine_->reg_write(static_cast<std::uint32_t>(offset), value);
   runner_->run();
   runner_->unlock_and_deliver();
 }
@@ -398,7 +386,7 @@ void Adapter::write_register(std::uint64_t offset, std::uint32_t value) {
 std::uint32_t Adapter::read_doorbell(std::uint64_t offset) {
   if (removed_) return UINT32_MAX;
   runner_->lock();
-  const std::uint32_t value = tern_engine_uar_read(engine_.get(), offset);
+  const std::uint32_t value = engine_->uar_read(offset);
   runner_->unlock();
   return value;
 }
@@ -409,14 +397,14 @@ void Adapter::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
 
 void Adapter::memory_added(const GuestMemory::Region& region) {
   runner_->lock();
-  if (memory_.add(region)) memory_.update(engine_.get());
+  if (memory_.add(region)) memory_.update(engine_host_);
   runner_->unlock_without_delivering();
 }
 
 void Adapter::memory_removed(const GuestMemory::Region& region) {
   runner_->lock();
-  if (memory_.remove(region.addr)) memory_.update(engine_.get());
-  tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
+  if (memory_.remove(region.addr)) memory_.update(engine_host_);
+  engine_->dma_invalidate(region.addr, region.len);
   runner_->unlock_without_delivering();
 }
 
@@ -424,15 +412,15 @@ void Adapter::reset() {
   runner_->lock();
   memory_.allow(false);
   runner_->reset();
-  memory_.update(engine_.get());
+  memory_.update(engine_host_);
   runner_->unlock();
 }
 
 void Adapter::power_changed(bool bus_master, bool awake) {
   runner_->lock();
   memory_.allow(bus_master);
-  memory_.update(engine_.get());
-  if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
+  memory_.update(engine_host_);
+  if (!bus_master) engine_->dma_invalidate(0, UINT64_MAX);
   runner_->set_awake(awake);
   runner_->unlock_without_delivering();
 }
@@ -493,14 +481,12 @@ void Adapter::trace(Event event, std::uint64_t a, std::uint64_t) {
             "the event log " + config_.events + " ends: " + why);
 }
 
-void Adapter::capture(const TernFrame& frame) {
-  if (capture_) capture_->add(frame.time, std::as_bytes(std::span(frame.data, frame.len)));
+void Adapter::capture(const Frame& frame) {
+  if (capture_) capture_->add(frame.time, frame.bytes);
 }
 
-runner::Host::Sent Adapter::send(const TernFrame& frame) {
-  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time, frame.batch) ==
-      Port::Sent::kTaken)
-    return Sent::kTaken;
+runner::Host::Sent Adapter::send(const Frame& frame) {
+  if (port_.send(frame.bytes, frame.time, frame.batch) == Port::Sent::kTaken) return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;
   return Sent::kBlocked;
@@ -526,29 +512,10 @@ bool Adapter::wait_for_frames() {
   return frame_due_ != UINT64_MAX || port_.empty();
 }
 
-// ---- the engine's host ----
-
-void* Adapter::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
-  const auto span = static_cast<Adapter*>(opaque)->memory_.find(addr, *len, is_write);
-  *len = span.size();
-  return span.data();
-}
-
-std::uint64_t Adapter::engine_now(void*) { return clock_ns(); }
-
-std::uint64_t Adapter::engine_random(void*) {
-  std::uint64_t value = 0;
-  // Up to 256 bytes are returned whole once the kernel's generator is initialised.
-  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
-  return value;
-}
-
 // ---- within call() ----
 
 Adapter::Status Adapter::status() const {
-  Status s{function_->attached(), port_.link(), memory_.bytes(), memory_.regions(), {}};
-  tern_engine_info(engine_.get(), &s.engine);
-  return s;
+  return {function_->attached(), port_.link(), memory_.bytes(), memory_.regions(), engine_->info()};
 }
 
 void Adapter::set_link(bool up) {
@@ -559,21 +526,17 @@ void Adapter::set_link(bool up) {
 }
 
 std::string Adapter::set_faults(const std::string& text) {
-  std::array<char, 512> why{};
+  std::string why;
   if (runner_) runner_->lock();
-  const bool ok = tern_engine_set_faults(engine_.get(), text.c_str(), why.data(), why.size());
+  const bool ok = engine_->set_faults(text, why);
   if (runner_) {
     runner_->run();
     runner_->unlock_without_delivering();
   }
-  return ok ? "" : why.data();
+  return ok ? "" : why;
 }
 
-std::string Adapter::faults() const {
-  std::string text(tern_engine_get_faults(engine_.get(), nullptr, 0), '\0');
-  tern_engine_get_faults(engine_.get(), text.data(), text.size() + 1);
-  return text;
-}
+std::string Adapter::faults() const { return engine_->faults(); }
 
 void Adapter::set_removed(bool removed) {
   if (removed == removed_) return;
@@ -583,10 +546,10 @@ void Adapter::set_removed(bool removed) {
 }
 
 std::unique_ptr<Capture> Adapter::set_capture(std::unique_ptr<Capture> capture) {
-  tern_engine_set_capture(engine_.get(), capture != nullptr);
+  engine_->port.set_capture(capture != nullptr);
   return std::exchange(capture_, std::move(capture));
 }
 
-void Adapter::set_icrc(TernIcrcMode mode) { tern_engine_set_icrc_mode(engine_.get(), mode); }
+void Adapter::set_icrc(IcrcMode mode) { engine_->port.icrc_mode = mode; }
 
 }  // namespace tern::daemon

@@ -20,8 +20,10 @@
 
 #include "adapter_config.h"
 #include "capture.h"
+#include "control/device.h"
 #include "descriptor.h"
 #include "device_memory.h"
+#include "engine_host.h"
 #include "function.h"
 #include "guest_memory.h"
 #include "runner.h"
@@ -71,7 +73,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
     bool link;
     std::uint64_t memory;  // bytes that the hypervisor lets us access
     std::size_t regions;   // number of their regions
-    TernEngineInfo engine;
+    Device::Info engine;
   };
   [[nodiscard]] Status status() const;
   // Sets the link that the guest sees while a hypervisor is attached.
@@ -79,7 +81,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
   [[nodiscard]] std::string faults() const;
-  void set_icrc(TernIcrcMode mode);
+  void set_icrc(IcrcMode mode);
   // Removes the function by surprise, as if it were pulled out of its slot, or puts one back, which
   // the guest finds by scanning.
   void set_removed(bool removed);
@@ -87,7 +89,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // Captures all frames of this adapter from now on; null ends the capture. Returns the previous
   // capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
-  [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
+  [[nodiscard]] const Counters& counters() const { return engine_->lane.counters; }
 
   // PortUser
   void frames_wait() override;
@@ -96,10 +98,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
  private:
   using Level = runner::Contention::Level;
   enum Request : unsigned { kDeliver = 1, kTakeFrames = 2, kRoom = 4, kTasks = 8, kStop = 16 };
-
-  struct FreeEngine {
-    void operator()(TernEngine* e) const { tern_engine_free(e); }
-  };
 
   // FunctionOwner
   std::uint32_t read_register(std::uint64_t offset) override;
@@ -119,24 +117,18 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   std::uint64_t now() override;
   void schedule(Call call) override;
   void trace(Event event, std::uint64_t a, std::uint64_t b) override;
-  void capture(const TernFrame& frame) override;
+  void capture(const Frame& frame) override;
   void arm(Timer timer, std::uint64_t at) override {
     deadlines_[static_cast<std::size_t>(timer)] = at;
   }
   void disarm(Timer timer) override { deadlines_[static_cast<std::size_t>(timer)] = UINT64_MAX; }
   void raise(unsigned vector) override { function_->raise(vector); }
-  Sent send(const TernFrame& frame) override;
+  Sent send(const Frame& frame) override;
   void receive_again() override {}
   std::span<const std::byte> next_frame() override;
   bool wait_for_frames() override;
   void worker_begins() override {}
   void worker_ends() override {}
-
-  // For the engine.
-  static void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write);
-  static void unmap(void*, void*, std::uint64_t, bool, std::uint64_t) {}
-  static std::uint64_t engine_now(void* opaque);
-  static std::uint64_t engine_random(void*);
 
   void make_engine();
   void log_events(Descriptor file);
@@ -160,7 +152,8 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   Port& port_;
   DeviceMemory dm_;
   GuestMemory memory_;
-  std::unique_ptr<TernEngine, FreeEngine> engine_;
+  EngineHost engine_host_{memory_};
+  std::unique_ptr<Device> engine_;
   std::unique_ptr<runner::Runner> runner_;
   std::unique_ptr<Function> function_;
   std::unique_ptr<Capture> capture_;

@@ -151,7 +151,7 @@ const std::vector<Property>& own_properties() {
       {{"tm-tags",
         "tags that a shared receive queue holds for tag matching, up to 4096; 0 for no tag "
         "matching (1024)"},
-       [](auto& c, auto n, auto v) { c.tm_tags = number(n, v, 0, TERN_MAX_TAGS); }},
+       [](auto& c, auto n, auto v) { c.tm_tags = number(n, v, 0, 4096); }},
       {{"eth-queues",
         "pairs of Ethernet queues, 1 to 16; a driver uses one for each vector but the first (16)"},
        [](auto& c, auto n, auto v) { c.eth_queues = number(n, v, 1, 16); }},
@@ -189,9 +189,9 @@ const std::vector<Property>& own_properties() {
       {{"icrc", "what happens to packets with a wrong ICRC: check, warn or off (check)"},
        [](auto& c, auto n, auto v) {
          const auto mode = one_of(n, v, {"check", "warn", "off"});
-         c.icrc = mode == "check"  ? TERN_ICRC_CHECK
-                  : mode == "warn" ? TERN_ICRC_WARN
-                                   : TERN_ICRC_OFF;
+         c.icrc = mode == "check"  ? IcrcMode::kCheck
+                  : mode == "warn" ? IcrcMode::kWarn
+                                   : IcrcMode::kOff;
        }},
   };
   return properties;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "switch.h"
-#include "tern_engine.h"
+#include "wire/codec.h"
 
 namespace tern::daemon {
 
@@ -39,7 +39,7 @@ struct AdapterConfig {
   std::uint64_t events_limit = 0;
   std::string congestion = "on";
   std::string faults;
-  TernIcrcMode icrc = TERN_ICRC_CHECK;
+  IcrcMode icrc = IcrcMode::kCheck;
   PortPolicy port;
 };
 

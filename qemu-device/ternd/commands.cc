@@ -151,9 +151,9 @@ Json icrc(Parts& parts, const Json& request, Files) {
   const auto name = request.at("mode").get<std::string>();
   if (name != "check" && name != "warn" && name != "off")
     throw std::invalid_argument("'mode' is check, warn or off");
-  const TernIcrcMode mode = name == "check"  ? TERN_ICRC_CHECK
-                            : name == "warn" ? TERN_ICRC_WARN
-                                             : TERN_ICRC_OFF;
+  const IcrcMode mode = name == "check"  ? IcrcMode::kCheck
+                        : name == "warn" ? IcrcMode::kWarn
+                                         : IcrcMode::kOff;
   call(*adapter, [&] { adapter->set_icrc(mode); });
   return Json::object();
 }

@@ -98,7 +98,7 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagCh
 }  // namespace
 
 bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time,
-                      std::size_t limit, bool congestion, TernEffects* batch) {
+                      std::size_t limit, bool congestion, EffectsBatch* batch) {
   assert(frame.size() >= kMacs + 2 && frame.size() + kTag <= kFrameMax);
   std::size_t len = frame.size();
   if (tag.kind == TagChange::Kind::kInsert) len += kTag;
@@ -115,7 +115,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
   if (bytes - bytes_out_seen_ + counted(len) > limit) return false;
   std::size_t size = sizeof(Header) + sizeof(Reference);
   std::byte* record = in_place ? room(in, size, limit) : nullptr;
-  if (record != nullptr && tern_engine_effects_hold(batch)) {
+  if (record != nullptr && batch->hold()) {
     const Header header{static_cast<std::uint32_t>(len),
                         static_cast<std::uint32_t>(size) | kReference, time};
     const Reference reference{frame.data(), batch};
@@ -138,7 +138,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
 }
 
 void EgressQueue::release_batch() {
-  if (taken_ != 0) tern_engine_effects_release(batch_, taken_);
+  if (taken_ != 0) batch_->release(taken_);
   taken_ = 0;
 }
 
@@ -178,7 +178,7 @@ void EgressQueue::pop() {
   const std::uint64_t out = out_.load(std::memory_order_relaxed);
   const Header header = header_at(out);
   if ((header.size & kReference) != 0) {
-    TernEffects* const batch = reference_at(out).batch;
+    EffectsBatch* const batch = reference_at(out).batch;
     if (batch != batch_) release_batch();
     batch_ = batch;
     ++taken_;

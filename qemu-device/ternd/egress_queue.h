@@ -13,8 +13,8 @@
 #include <memory>
 #include <span>
 
+#include "core/effects_batch.h"
 #include "spin_lock.h"
-#include "tern_engine.h"
 
 namespace tern::daemon {
 
@@ -43,7 +43,7 @@ class EgressQueue {
   // Any thread. Returns false if `limit` bytes wait already, or there is no space. `batch`: the
   // frame's batch, null if the frame must be copied.
   bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit,
-           bool congestion, TernEffects* batch = nullptr);
+           bool congestion, EffectsBatch* batch = nullptr);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
   [[nodiscard]] std::size_t length() const {
     const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
@@ -71,7 +71,7 @@ class EgressQueue {
   // Follows the header of a record with kReference in `size`.
   struct Reference {
     const std::byte* data;
-    TernEffects* batch;
+    EffectsBatch* batch;
   };
   static constexpr std::uint32_t kFiller = UINT32_MAX;
   static constexpr std::uint32_t kReference = 1;  // sizes are multiples of kAlign
@@ -114,7 +114,7 @@ class EgressQueue {
   std::uint64_t in_seen_ = 0;  // last value read by the consumer
   // The consumer's: a batch, and the number of its frames taken and not yet released. They are
   // released together, because the counter is in the cache of the sender's processor.
-  TernEffects* batch_ = nullptr;
+  EffectsBatch* batch_ = nullptr;
   std::uint32_t taken_ = 0;
 };
 

@@ -58,18 +58,18 @@ bool GuestMemory::add(const Region& region) {
     return true;
   }
   regions_.insert(at, region);
-  return given_.size() < TERN_MAX_RAM || region.len > given_.back().len;
+  return given_.size() < Host::kMaxRams || region.len > given_.back().len;
 }
 
 bool GuestMemory::remove(std::uint64_t addr) {
   const auto at = std::ranges::lower_bound(regions_, addr, {}, &Region::addr);
   if (at != regions_.end() && at->addr == addr) regions_.erase(at);
-  return std::ranges::find(given_, addr, &TernRam::addr) != given_.end();
+  return std::ranges::find(given_, addr, &Host::Ram::start) != given_.end();
 }
 
-void GuestMemory::update(TernEngine* engine) {
-  given_ = largest(TERN_MAX_RAM);
-  tern_engine_set_ram(engine, given_.data(), given_.size());
+void GuestMemory::update(Host& host) {
+  given_ = largest(Host::kMaxRams);
+  host.set_ram(given_);
 }
 
 std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bool write) const {
@@ -82,15 +82,15 @@ std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bo
   return {at->ptr + offset, static_cast<std::size_t>(std::min(len, at->len - offset))};
 }
 
-std::vector<TernRam> GuestMemory::largest(std::size_t limit) const {
+std::vector<Host::Ram> GuestMemory::largest(std::size_t limit) const {
   if (!allowed_) return {};
-  std::vector<TernRam> rams;
+  std::vector<Host::Ram> rams;
   for (const Region& region : regions_) {
     if (region.ptr != nullptr && region.readable && region.writable)
       rams.push_back({region.addr, region.len, region.ptr});
   }
   const auto end = rams.begin() + static_cast<std::ptrdiff_t>(std::min(limit, rams.size()));
-  std::ranges::partial_sort(rams, end, std::ranges::greater{}, &TernRam::len);
+  std::ranges::partial_sort(rams, end, std::ranges::greater{}, &Host::Ram::len);
   rams.erase(end, rams.end());
   return rams;
 }

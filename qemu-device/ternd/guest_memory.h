@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "tern_engine.h"
+#include "core/host.h"
 
 namespace tern::daemon {
 
@@ -44,19 +44,19 @@ class GuestMemory {
   // whether the caller has to update the engine.
   [[nodiscard]] bool add(const Region& region);
   // Removes the region that begins at `addr`. Returns whether the caller has to update the engine,
-  // in addition to tern_engine_dma_invalidate(), before the engine runs again.
+  // in addition to Device::dma_invalidate(), before the engine runs again.
   [[nodiscard]] bool remove(std::uint64_t addr);
 
   // Whether the function is bus master. While it is not, no memory is found.
   void allow(bool bus_master) { allowed_ = bus_master; }
   // With the engine lock: sets the memory that the engine accesses without map().
-  void update(TernEngine* engine);
+  void update(Host& host);
 
   // Returns the longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is
   // none, or the hypervisor does not allow the access.
   [[nodiscard]] std::span<std::byte> find(std::uint64_t addr, std::uint64_t len, bool write) const;
   // The largest regions that can be read and written, at most `limit`.
-  [[nodiscard]] std::vector<TernRam> largest(std::size_t limit) const;
+  [[nodiscard]] std::vector<Host::Ram> largest(std::size_t limit) const;
 
   [[nodiscard]] std::size_t regions() const { return regions_.size(); }
   [[nodiscard]] std::uint64_t bytes() const;
@@ -68,8 +68,8 @@ class GuestMemory {
   static void on_sigbus(int signal, siginfo_t* info, void* context);
   bool replace(std::uintptr_t fault) const;
 
-  std::vector<Region> regions_;  // by address; they do not overlap
-  std::vector<TernRam> given_;   // to the engine, the largest first
+  std::vector<Region> regions_;   // by address; they do not overlap
+  std::vector<Host::Ram> given_;  // to the engine, the largest first
   bool allowed_ = false;
   mutable volatile std::sig_atomic_t lost_ = 0;
 };

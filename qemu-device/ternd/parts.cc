@@ -135,9 +135,8 @@ std::vector<AdapterAnswer> ask_all(const Parts::Adapters& adapters) {
     a.adapter = adapters[i];
     tickets.push_back(a.adapter->post([&a] {
       a.status = a.adapter->status();
-      std::copy_n(tern_engine_rdma_counters(a.adapter->engine()), a.rdma.size(), a.rdma.begin());
-      std::copy_n(tern_engine_eth_counters(a.adapter->engine()), a.ethernet.size(),
-                  a.ethernet.begin());
+      a.rdma = a.adapter->counters().rdma;
+      a.ethernet = a.adapter->counters().eth;
     }));
   }
   const auto until = limit();

@@ -247,7 +247,7 @@ void Port::discard() {
   queue_.pop();
 }
 
-Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch) {
+Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, EffectsBatch* batch) {
   Passing passing{.bytes = frame, .batch = batch, .time = now};
   return switch_.send(*this, passing);
 }

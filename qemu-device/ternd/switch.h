@@ -104,7 +104,7 @@ class Port {
   // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the
   // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
   // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place.
-  Sent send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch = nullptr);
+  Sent send(std::span<const std::byte> frame, std::uint64_t now, EffectsBatch* batch = nullptr);
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
   // once for many frames, because it waits until other processors see them.
   void wake_receivers();
@@ -125,7 +125,7 @@ class Port {
   // A frame that passes through the switch.
   struct Passing {
     std::span<const std::byte> bytes;
-    TernEffects* batch;
+    EffectsBatch* batch;
     std::uint64_t time;
     std::uint16_t vlan = 0;
     bool tagged = false;

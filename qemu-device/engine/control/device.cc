@@ -137,13 +137,13 @@ bool Device::run(std::uint32_t budget) {
 Device::Info Device::info() const {
   const Counters& counters = lane.counters;
   const auto keys = registry.memory.counts();
-  return {.live_qps = registry.qps.count(),
-          .live_keys = keys.mr + keys.mw,
-          .page_entries = registry.page_entries(),
-          .tx_packets =
-              counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS],
-          .rx_packets =
-              counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS]};
+  return {
+      .live_qps = registry.qps.count(),
+      .live_keys = keys.mr + keys.mw,
+      .page_entries = registry.page_entries(),
+      .tx_packets = counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS],
+      .rx_packets =
+          counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS]};
 }
 
 // Destroys users before the objects they use.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The host interface of the engine. See capi/tern_engine.h for the rules.
+// The host interface of the engine, which calls it on the thread that called the device.
 #pragma once
 
 #include <algorithm>
@@ -65,14 +65,18 @@ class Host {
     std::ranges::copy(rams, ram_.begin());
   }
 
-  // Maps up to `len` bytes at DMA address `addr`; returns an empty span if it is not RAM.
+  // Maps up to `len` bytes at DMA address `addr`; returns an empty span if it is not RAM. `write`:
+  // the device is going to store. Several mappings may exist at a time.
   virtual std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) = 0;
+  // Ends a mapping. The device stored to its first `written` bytes.
   virtual void unmap(std::span<std::byte> span, bool write, std::uint64_t written) = 0;
   // The device has stored to these bytes of known RAM.
   virtual void ram_written(std::span<std::byte> span) = 0;
   // The device has stored to these bytes of device memory.
   virtual void dm_written(std::span<std::byte> span) = 0;
+  // Monotonic device clock.
   virtual Nanos now() = 0;
+  // 64 random bits, for the variants of keys.
   virtual std::uint64_t random() = 0;
 
  private:

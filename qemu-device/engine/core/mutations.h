@@ -38,5 +38,7 @@ class Mutations {
   [[nodiscard]] static constexpr bool off(Rule) { return false; }
 #endif
 };
+// Callers of the device, built without it, link with either build.
+static_assert(sizeof(Mutations) == 1);
 
 }  // namespace tern

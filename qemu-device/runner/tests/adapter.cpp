@@ -11,28 +11,6 @@ namespace {
 
 constexpr std::uint64_t kUarBytes = 2 << 16;
 
-// ---- the engine's host ----
-
-void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool) {
-  Bytes& ram = static_cast<Adapter*>(opaque)->ram;
-  if (addr >= ram.size()) return nullptr;
-  *len = std::min<std::uint64_t>(*len, ram.size() - addr);
-  return ram.data() + addr;
-}
-
-void unmap(void*, void*, std::uint64_t, bool, std::uint64_t) {}
-
-std::uint64_t now(void* opaque) { return static_cast<Adapter*>(opaque)->now(); }
-
-std::uint64_t random(void*) {
-  static std::atomic<std::uint64_t> state = 1;
-  std::uint64_t x = state.fetch_add(0x9e3779b97f4a7c15);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  return x ^ (x >> 27);
-}
-
-constexpr TernHostOps kOps = {map, unmap, now, random, nullptr, nullptr};
-
 std::uint64_t steady_now() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
                                     std::chrono::nanoseconds(1));
@@ -40,16 +18,35 @@ std::uint64_t steady_now() {
 
 }  // namespace
 
+// ---- the engine's host ----
+
+std::span<std::byte> EngineHost::map(std::uint64_t addr, std::uint64_t len, bool) {
+  const std::span ram(adapter_.ram);
+  if (addr >= ram.size()) return {};
+  return ram.subspan(static_cast<std::size_t>(addr))
+      .first(std::min<std::uint64_t>(len, ram.size() - addr));
+}
+
+Nanos EngineHost::now() { return adapter_.now(); }
+
+std::uint64_t EngineHost::random() {
+  static std::atomic<std::uint64_t> state = 1;
+  std::uint64_t x = state.fetch_add(0x9e3779b97f4a7c15);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  return x ^ (x >> 27);
+}
+
+// ---- the adapter ----
+
 Adapter::Adapter(const Options& options) : MachineDriver(options.id), options_(options) {
-  TernConfig config{};
+  tern::Config config;
   config.uar_bar_size = kUarBytes;
   config.max_qp = config.max_cq = config.max_mr = config.max_mw = 64;
+  config.max_tags = 0;
   config.num_vectors = 8;
-  config.max_mtu = 9000;
-  config.link_speed = 100'000;
-  std::ranges::copy(mac(), config.mac);
-  engine = tern_engine_new(&config, &kOps, this);
-  runner.emplace(engine, *this, options.config);
+  std::ranges::copy(mac(), config.mac.begin());
+  engine.emplace(engine_host, config);
+  runner.emplace(*engine, *this, options.config);
   if (options.events) runner->log_events(*options.events);
   if (!options_.threads) return;
   runner->start();
@@ -71,7 +68,7 @@ void Adapter::shut_down() {
 Adapter::~Adapter() {
   shut_down();
   runner.reset();
-  tern_engine_free(engine);
+  engine.reset();
   EXPECT_EQ(workers, 0);
 }
 
@@ -159,7 +156,7 @@ void Adapter::trace(Event event, std::uint64_t, std::uint64_t) {
   if (on_event) on_event(event);
 }
 
-void Adapter::capture(const TernFrame& frame) { EXPECT_NE(frame.len, 0U); }
+void Adapter::capture(const Frame& frame) { EXPECT_FALSE(frame.bytes.empty()); }
 
 void Adapter::raise(unsigned vector) {
   if (vector == kCompletionVector) take_events();
@@ -169,9 +166,8 @@ void Adapter::raise(unsigned vector) {
 
 void Adapter::receive_again() { ++receive_agains; }
 
-Host::Sent Adapter::send(const TernFrame& frame) {
-  Bytes bytes(frame.len);
-  std::memcpy(bytes.data(), frame.data, frame.len);
+Host::Sent Adapter::send(const Frame& frame) {
+  Bytes bytes(frame.bytes.begin(), frame.bytes.end());
   if (blocked && !holds) return Sent::kBlocked;
   if (peer_ != nullptr) {
     const std::lock_guard lock(peer_->mutex_);
@@ -237,7 +233,7 @@ void Adapter::ring(std::uint32_t uar, std::uint32_t value) {
 std::uint32_t Adapter::reg_read(std::uint32_t offset) {
   return host([&](Runner& r) {
     r.lock();
-    const std::uint32_t value = tern_engine_reg_read(engine, offset);
+    const std::uint32_t value = engine->reg_read(offset);
     r.unlock();
     return value;
   });
@@ -246,7 +242,7 @@ std::uint32_t Adapter::reg_read(std::uint32_t offset) {
 void Adapter::reg_write(std::uint32_t offset, std::uint32_t value) {
   host([&](Runner& r) {
     r.lock();
-    tern_engine_reg_write(engine, offset, value);
+    engine->reg_write(offset, value);
     r.run();
     r.unlock_and_deliver();
   });

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "control/device.h"
 #include "runner.h"
 #include "testing/machine.h"
 
@@ -39,6 +40,23 @@ inline Config two_processors() {
   config.processors = 2;
   return config;
 }
+
+class Adapter;
+
+// The engine's host: the adapter's memory and clock.
+class EngineHost final : public tern::Host {
+ public:
+  explicit EngineHost(Adapter& adapter) : adapter_(adapter) {}
+  std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override;
+  void unmap(std::span<std::byte>, bool, std::uint64_t) override {}
+  void ram_written(std::span<std::byte>) override {}
+  void dm_written(std::span<std::byte>) override {}
+  Nanos now() override;
+  std::uint64_t random() override;
+
+ private:
+  Adapter& adapter_;
+};
 
 class Adapter final : public Host, public test::MachineDriver {
  public:
@@ -101,7 +119,8 @@ class Adapter final : public Host, public test::MachineDriver {
   void with_events(const std::function<void()>& change) override;
 
   Bytes ram = Bytes(16 << 20);
-  TernEngine* engine = nullptr;
+  EngineHost engine_host{*this};
+  std::optional<Device> engine;
   std::optional<Runner> runner;
 
   // ---- what the runner calls ----
@@ -109,11 +128,11 @@ class Adapter final : public Host, public test::MachineDriver {
   std::uint64_t now() override;
   void schedule(Call call) override;
   void trace(Event event, std::uint64_t a, std::uint64_t b) override;
-  void capture(const TernFrame& frame) override;
+  void capture(const Frame& frame) override;
   void arm(Timer timer, std::uint64_t at) override;
   void disarm(Timer timer) override;
   void raise(unsigned vector) override;
-  Sent send(const TernFrame& frame) override;
+  Sent send(const Frame& frame) override;
   void receive_again() override;
   std::span<const std::byte> next_frame() override;
   bool wait_for_frames() override;

@@ -2,6 +2,7 @@
 // The runner in one thread without a worker, step by step.
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "adapter.h"
 
@@ -273,7 +274,7 @@ TEST_F(StepTest, NothingIsDeliveredWhereItMayNotBe) {
   const unsigned before = a.raised(Adapter::kCompletionVector);
   a.runner->lock();
   from.post(64);
-  tern_engine_doorbell(a.engine, 0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | from.number());
+  a.engine->doorbell(0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | from.number());
   a.runner->run();
   a.runner->unlock_without_delivering();
   EXPECT_EQ(from.poll(), 1U);
@@ -437,9 +438,9 @@ TEST_F(FramesTest, AnAdapterThatSleepsLosesFrames) {
 
 TEST_F(FramesTest, FramesThatFaultRulesHoldBackWaitForTheMachine) {
   const auto set_faults = [this](const char* rules) {
-    std::array<char, 64> why{};
+    std::string why;
     a.runner->lock();
-    EXPECT_TRUE(tern_engine_set_faults(a.engine, rules, why.data(), why.size())) << why.data();
+    EXPECT_TRUE(a.engine->set_faults(rules, why)) << why;
     a.runner->run();
     a.runner->unlock_and_deliver();
     a.pump();

@@ -426,7 +426,7 @@ void Machine::recover() {
   world_.set_link(true);
   for (unsigned i = 0; i < kPieces; ++i) (void)hypervisor_.unmap(i * kPiece, kPiece);
   if (hypervisor_.reset() != 0) return;
-  const TernEngineInfo left = world_.info();
+  const Device::Info left = world_.info();
   REQUIRE(left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0);
   plug();
   forget();

@@ -30,19 +30,17 @@ unsigned open_descriptors() {
 }  // namespace
 
 World::World() : dm_(kDm) {
-  static constexpr TernHostOps kOps = {map, unmap, now, random, nullptr, nullptr};
   GuestMemory::handle_sigbus();
   memory_.adopt();
-  TernConfig c{};
-  c.dm_size = dm_.size();
-  c.dm_storage = dm_.data();
+  Config c;
+  c.dm = std::span(dm_.data(), dm_.size());
   c.uar_bar_size = kUar;
   c.max_qp = c.max_cq = c.max_mr = c.max_mw = 64;
   c.num_vectors = kVectors;
   c.max_mtu = 9216;
   c.link_speed = 1000;
   c.mac[0] = 2;
-  engine_.reset(tern_engine_new(&c, &kOps, this));
+  engine_ = std::make_unique<Device>(host_, c);
   std::string directory = "/tmp/ternd-fuzz-XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) std::abort();
   path_ = directory + "/sock";
@@ -67,13 +65,13 @@ void World::serve() {
 }
 
 void World::run() {
-  for (int i = 0; i < 4 && tern_engine_run(engine_.get(), 65536); ++i) {
+  for (int i = 0; i < 4 && engine_->run(65536); ++i) {
   }
-  if (TernEffects* const fx = tern_engine_take_effects(engine_.get())) {
+  if (EffectsBatch* const effects = engine_->take_effects()) {
     for (unsigned v = 0; v < kVectors; ++v) {
-      if ((tern_engine_effects_vectors(fx)[0] >> v & 1) != 0) function_->raise(v);
+      if ((effects->vectors()[0] >> v & 1) != 0) function_->raise(v);
     }
-    tern_engine_effects_free(engine_.get(), fx);
+    engine_->free_effects(effects);
   }
   if (memory_.lost()) {
     memory_.forget_lost();
@@ -86,54 +84,46 @@ void World::end() {
   if (function_->attached()) std::abort();
 }
 
-TernEngineInfo World::info() const {
-  TernEngineInfo info{};
-  tern_engine_info(engine_.get(), &info);
-  return info;
-}
-
 std::uint32_t World::read_register(std::uint64_t offset) {
-  return tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
+  return engine_->reg_read(static_cast<std::uint32_t>(offset));
 }
 
 void World::write_register(std::uint64_t offset, std::uint32_t value) {
-  tern_engine_reg_write(engine_.get(), static_cast<std::uint32_t>(offset), value);
+  engine_->reg_write(static_cast<std::uint32_t>(offset), value);
 }
 
-std::uint32_t World::read_doorbell(std::uint64_t offset) {
-  return tern_engine_uar_read(engine_.get(), offset);
-}
+std::uint32_t World::read_doorbell(std::uint64_t offset) { return engine_->uar_read(offset); }
 
 void World::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
-  tern_engine_doorbell(engine_.get(), offset, value);
+  engine_->doorbell(offset, value);
 }
 
 void World::memory_added(const GuestMemory::Region& region) {
-  if (memory_.add(region)) memory_.update(engine_.get());
+  if (memory_.add(region)) memory_.update(host_);
 }
 
 void World::memory_removed(const GuestMemory::Region& region) {
-  if (memory_.remove(region.addr)) memory_.update(engine_.get());
-  tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
+  if (memory_.remove(region.addr)) memory_.update(host_);
+  engine_->dma_invalidate(region.addr, region.len);
 }
 
 void World::reset() {
   memory_.allow(false);
-  memory_.update(engine_.get());
-  tern_engine_reset(engine_.get());
+  memory_.update(host_);
+  engine_->reset();
 }
 
 void World::power_changed(bool bus_master, bool) {
   memory_.allow(bus_master);
-  memory_.update(engine_.get());
-  if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
+  memory_.update(host_);
+  if (!bus_master) engine_->dma_invalidate(0, UINT64_MAX);
 }
 
-void World::attached() { tern_engine_set_link(engine_.get(), true); }
+void World::attached() { engine_->set_link(true); }
 
 void World::detached() {
-  tern_engine_set_link(engine_.get(), false);
-  const TernEngineInfo left = info();
+  engine_->set_link(false);
+  const Device::Info left = info();
   const bool clean =
       memory_.regions() == 0 && left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0;
   if (!clean) {
@@ -141,12 +131,6 @@ void World::detached() {
     std::abort();
   }
   if (!dm_.renew() || !function_->set_dm({dm_.fd(), dm_.data()})) std::abort();
-}
-
-void* World::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
-  const auto span = static_cast<World*>(opaque)->memory_.find(addr, *len, is_write);
-  *len = span.size();
-  return span.data();
 }
 
 void check_descriptors() {

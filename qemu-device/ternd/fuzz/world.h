@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "control/device.h"
 #include "device_memory.h"
 #include "function.h"
 #include "guest_memory.h"
-#include "tern_engine.h"
 
 namespace tern::daemon {
 
@@ -33,16 +34,25 @@ class World final : public FunctionOwner {
   void run();
   // Serves until the hypervisor, which has closed its socket, is detached.
   void end();
-  void allow_polling(bool allow) {
-    tern_engine_allow_polling(engine_.get(), allow ? now_ : UINT64_MAX);
-  }
-  void set_link(bool up) { tern_engine_set_link(engine_.get(), up); }
-  void pass(std::uint64_t ns) { now_ += ns; }
-  [[nodiscard]] TernEngineInfo info() const;
+  void allow_polling(bool allow) { engine_->lane.allow_polling(allow ? host_.time : kNever); }
+  void set_link(bool up) { engine_->set_link(up); }
+  void pass(std::uint64_t ns) { host_.time += ns; }
+  [[nodiscard]] Device::Info info() const { return engine_->info(); }
 
  private:
-  struct FreeEngine {
-    void operator()(TernEngine* e) const { tern_engine_free(e); }
+  struct EngineHost final : Host {
+    explicit EngineHost(const GuestMemory& m) : memory(m) {}
+    std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
+      return memory.find(addr, len, write);
+    }
+    void unmap(std::span<std::byte>, bool, std::uint64_t) override {}
+    void ram_written(std::span<std::byte>) override {}
+    void dm_written(std::span<std::byte>) override {}
+    Nanos now() override { return time; }
+    std::uint64_t random() override { return 0x9e3779b97f4a7c15; }
+
+    const GuestMemory& memory;
+    Nanos time = 0;
   };
 
   // FunctionOwner
@@ -58,17 +68,12 @@ class World final : public FunctionOwner {
   void detached() override;
   void log(int, const char*) override {}
 
-  static void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write);
-  static void unmap(void*, void*, std::uint64_t, bool, std::uint64_t) {}
-  static std::uint64_t now(void* opaque) { return static_cast<World*>(opaque)->now_; }
-  static std::uint64_t random(void*) { return 0x9e3779b97f4a7c15; }
-
   DeviceMemory dm_;
   GuestMemory memory_;
-  std::unique_ptr<TernEngine, FreeEngine> engine_;
+  EngineHost host_{memory_};
+  std::unique_ptr<Device> engine_;
   std::string path_;
   std::unique_ptr<Function> function_;
-  std::uint64_t now_ = 0;
 };
 
 // Ends the process if more and more descriptors are open. Called after each input.

@@ -68,7 +68,7 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   EXPECT_EQ(c.events, "f.log");
   EXPECT_EQ(c.events_limit, 2U << 20);
   EXPECT_EQ(c.faults, "drop tx");
-  EXPECT_EQ(c.icrc, TERN_ICRC_WARN);
+  EXPECT_EQ(c.icrc, IcrcMode::kWarn);
 }
 
 TEST(AdapterConfigTest, TakesPropertiesOfThePort) {

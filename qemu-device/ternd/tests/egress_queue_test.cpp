@@ -91,17 +91,18 @@ TEST(EgressQueueTest, TwoProducersAndAConsumerInThreads) {
 TEST(EgressQueueTest, ALongFrameStaysWhereItIs) {
   Engine engine;
   EgressQueue queue(kQueue);
-  for (unsigned round = 0; round < 3 * TERN_MAX_HELD; ++round) {
+  for (unsigned round = 0; round < 3 * EffectsPool::kMaxHeld; ++round) {
     const Bytes bytes = frame_of(4000, round);
-    std::array<TernFrame, 2> frames{engine.make(bytes), engine.make(frame_of(4000, round + 1))};
-    for (const TernFrame& frame : frames) {
-      ASSERT_TRUE(queue.put(bytes_of(frame), {}, round, kQueue, false, frame.batch));
+    std::array<EffectsBatch::Frame, 2> frames{engine.make(bytes),
+                                              engine.make(frame_of(4000, round + 1))};
+    for (const EffectsBatch::Frame& frame : frames) {
+      ASSERT_TRUE(queue.put(frame.bytes, {}, round, kQueue, false, frame.batch));
       engine.free(frame);
     }
     EXPECT_EQ(queue.length(), 2U * 4016);
     for (unsigned i = 0; i < 2; ++i) {
       const auto front = queue.front();
-      ASSERT_EQ(static_cast<const void*>(front.bytes.data()), frames.at(i).data) << round;
+      ASSERT_EQ(front.bytes.data(), frames.at(i).bytes.data()) << round;
       ASSERT_EQ(front.time, round);
       ASSERT_TRUE(std::ranges::equal(front.bytes, frame_of(4000, round + i)));
       queue.pop();
@@ -115,10 +116,10 @@ TEST(EgressQueueTest, WhatIsChangedOrShortIsCopied) {
   Engine engine;
   EgressQueue queue(kQueue);
   const auto copied = [&](const Bytes& bytes, TagChange tag, bool congestion) {
-    const TernFrame frame = engine.make(bytes);
-    EXPECT_TRUE(queue.put(bytes_of(frame), tag, 0, kQueue, congestion, frame.batch));
-    const bool is = static_cast<const void*>(queue.front().bytes.data()) != frame.data;
-    EXPECT_TRUE(std::ranges::equal(bytes_of(frame), bytes)) << "the sender's is not changed";
+    const EffectsBatch::Frame frame = engine.make(bytes);
+    EXPECT_TRUE(queue.put(frame.bytes, tag, 0, kQueue, congestion, frame.batch));
+    const bool is = queue.front().bytes.data() != frame.bytes.data();
+    EXPECT_TRUE(std::ranges::equal(frame.bytes, bytes)) << "the sender's is not changed";
     queue.pop();
     engine.free(frame);
     return is;
@@ -139,21 +140,21 @@ TEST(EgressQueueTest, FramesOutliveTheirEngine) {
   Engine engine;
   {
     EgressQueue queue(1 << 20);
-    for (unsigned i = 0; i < 2 * TERN_MAX_HELD; ++i) {
-      const TernFrame frame = engine.make(frame_of(4000, i));
-      ASSERT_TRUE(queue.put(bytes_of(frame), {}, i, 1 << 20, false, frame.batch));
+    for (unsigned i = 0; i < 2 * EffectsPool::kMaxHeld; ++i) {
+      const EffectsBatch::Frame frame = engine.make(frame_of(4000, i));
+      ASSERT_TRUE(queue.put(frame.bytes, {}, i, 1 << 20, false, frame.batch));
       engine.free(frame);
     }
     engine.end();
-    for (unsigned i = 0; i < TERN_MAX_HELD + 10; ++i) {
+    for (unsigned i = 0; i < EffectsPool::kMaxHeld + 10; ++i) {
       ASSERT_TRUE(std::ranges::equal(queue.front().bytes, frame_of(4000, i))) << i;
       queue.pop();
     }
   }
   Engine other;
   EgressQueue queue(kQueue);
-  const TernFrame frame = other.make(frame_of(4000, 1));
-  ASSERT_TRUE(queue.put(bytes_of(frame), {}, 0, kQueue, false, frame.batch));
+  const EffectsBatch::Frame frame = other.make(frame_of(4000, 1));
+  ASSERT_TRUE(queue.put(frame.bytes, {}, 0, kQueue, false, frame.batch));
   other.free(frame);
   other.end();
 }

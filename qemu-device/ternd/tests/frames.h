@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "tern_engine.h"
+#include "control/device.h"
 #include "tern_hw.hpp"
 
 namespace tern::daemon {
@@ -26,40 +26,35 @@ inline Bytes frame_of(std::size_t len, unsigned seed) {
 class Engine {
  public:
   Engine() {
-    static constexpr TernHostOps kOps = {
-        .map = [](void*, std::uint64_t, std::uint64_t*, bool) -> void* { return nullptr; },
-        .unmap = [](void*, void*, std::uint64_t, bool, std::uint64_t) {},
-        .now = [](void*) { return std::uint64_t{1}; },
-        .random = [](void*) { return std::uint64_t{1}; },
-        .dm_written = nullptr,
-        .ram_written = nullptr};
-    TernConfig config{};
+    Config config;
     config.uar_bar_size = 2 << TERN_PAGE_SHIFT_MAX;
     config.max_qp = config.max_cq = config.max_mr = config.max_mw = 2;
     config.num_vectors = 2;
     config.max_mtu = 9216;
     config.link_speed = 1000;
     config.mac[0] = 2;
-    config.capture = 1;
-    engine_.reset(tern_engine_new(&config, &kOps, nullptr));
+    config.capture = true;
+    device_ = std::make_unique<Device>(host_, config);
   }
   // The frame's batch has an owner, who frees it.
-  TernFrame make(const Bytes& frame) {
-    tern_engine_receive(engine_.get(), frame.data(), frame.size());
-    return tern_engine_effects_frame(tern_engine_take_effects(engine_.get()), 0);
+  EffectsBatch::Frame make(const Bytes& frame) {
+    device_->receive(frame);
+    return device_->take_effects()->frame(0);
   }
-  void free(const TernFrame& frame) { tern_engine_effects_free(engine_.get(), frame.batch); }
-  void end() { engine_.reset(); }
+  void free(const EffectsBatch::Frame& frame) { device_->free_effects(frame.batch); }
+  void end() { device_.reset(); }
 
  private:
-  struct Free {
-    void operator()(TernEngine* e) const { tern_engine_free(e); }
+  struct NoMemory final : Host {
+    std::span<std::byte> map(std::uint64_t, std::uint64_t, bool) override { return {}; }
+    void unmap(std::span<std::byte>, bool, std::uint64_t) override {}
+    void ram_written(std::span<std::byte>) override {}
+    void dm_written(std::span<std::byte>) override {}
+    Nanos now() override { return 1; }
+    std::uint64_t random() override { return 1; }
   };
-  std::unique_ptr<TernEngine, Free> engine_;
+  NoMemory host_;
+  std::unique_ptr<Device> device_;
 };
-
-inline std::span<const std::byte> bytes_of(const TernFrame& frame) {
-  return std::as_bytes(std::span(frame.data, frame.len));
-}
 
 }  // namespace tern::daemon

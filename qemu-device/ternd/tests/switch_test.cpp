@@ -127,11 +127,11 @@ TEST_F(SwitchTest, PortsShareALongFrame) {
   add(3);
   Engine engine;
   const Bytes bytes = frame(0xff, 1, 4000);
-  const TernFrame broadcast = engine.make(bytes);
-  EXPECT_EQ(port(0).send(bytes_of(broadcast), now, broadcast.batch), Port::Sent::kTaken);
+  const EffectsBatch::Frame broadcast = engine.make(bytes);
+  EXPECT_EQ(port(0).send(broadcast.bytes, now, broadcast.batch), Port::Sent::kTaken);
   engine.free(broadcast);
   for (const std::size_t i : {1U, 2U}) {
-    EXPECT_EQ(static_cast<const void*>(port(i).front(now, nullptr).data()), broadcast.data);
+    EXPECT_EQ(port(i).front(now, nullptr).data(), broadcast.bytes.data());
     EXPECT_THAT(take(i), testing::ElementsAre(bytes));
   }
 }
