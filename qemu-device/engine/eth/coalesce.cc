@@ -4,23 +4,15 @@
 #include <cassert>
 #include <cstring>
 
-#include "eth/bytes.h"
-#include "eth/offload.h"
-#include "eth/offsets.h"
-#include "eth/outgoing.h"
+#include "frames/bytes.h"
+#include "frames/checksum.h"
+#include "frames/layout.h"
 
 namespace tern::eth {
 
+using namespace frames;
+
 namespace {
-
-constexpr std::size_t kIpv4Header = 20;
-constexpr std::size_t kIpv4Fragment = 6;
-constexpr std::size_t kTcpAck = 8;
-constexpr std::size_t kTcpWindow = 14;
-constexpr std::size_t kTcpUrgent = 18;
-
-constexpr std::uint8_t kAck = 0x10;
-constexpr std::uint8_t kEce = 0x40;
 
 bool equal(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t from,
            std::size_t to) {
@@ -32,8 +24,7 @@ bool equal(std::span<const std::byte> a, std::span<const std::byte> b, std::size
 bool Coalesced::may_join(std::span<const std::byte> frame, const Level& level) {
   if (!level.tcp() || level.cut || level.end != frame.size() || level.payload == level.end)
     return false;
-  if (level.l3 > kHeader + kTag ||
-      level.l4 - level.l3 != (level.ipv4() ? kIpv4Header : kIpv6Header))
+  if (level.l3 > kEthernet + kTag || level.l4 - level.l3 != (level.ipv4() ? kIpv4 : kIpv6))
     return false;
   return (get8(frame, level.l4 + kTcpFlags) & ~(kFinPsh | kEce)) == kAck;
 }
@@ -113,7 +104,7 @@ std::span<const std::byte> Coalesced::finish() {
   const std::size_t transport = size_ - l4_ + payload_;
   headers_[l4_ + kTcpFlags] |= std::byte{flags_};
   if (ipv4_) {
-    put16(all, l3_ + kIpv4Length, static_cast<std::uint16_t>(kIpv4Header + transport));
+    put16(all, l3_ + kIpv4Length, static_cast<std::uint16_t>(kIpv4 + transport));
   } else {
     put16(all, l3_ + kIpv6Length, static_cast<std::uint16_t>(transport));
   }

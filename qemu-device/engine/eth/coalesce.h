@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "eth/headers.h"
+#include "frames/headers.h"
 
 namespace tern::eth {
 
@@ -21,18 +21,18 @@ class Coalesced {
   // Whether a frame with correct checksums may be one of several in a packet. It must be TCP with
   // payload and without padding, over IPv4 without options or IPv6 without extensions, with at most
   // one tag. Of the TCP flags it has ACK, and at most ECE, PSH and FIN besides.
-  [[nodiscard]] static bool may_join(std::span<const std::byte> frame, const Level& level);
+  [[nodiscard]] static bool may_join(std::span<const std::byte> frame, const frames::Level& level);
   // Whether another frame may follow such a frame. Not after PSH or FIN: only the last segment of a
   // packet has them.
-  [[nodiscard]] static bool may_lead(std::span<const std::byte> frame, const Level& level);
+  [[nodiscard]] static bool may_lead(std::span<const std::byte> frame, const frames::Level& level);
 
   // Starts a packet with its first frame, for which may_join() and may_lead() hold.
-  void start(std::span<const std::byte> frame, const Level& level);
+  void start(std::span<const std::byte> frame, const frames::Level& level);
   // Whether this frame, for which may_join() holds, is the next one of the packet: its headers
   // differ only in the fields that segmentation sets.
-  [[nodiscard]] bool continues(std::span<const std::byte> frame, const Level& level) const;
+  [[nodiscard]] bool continues(std::span<const std::byte> frame, const frames::Level& level) const;
   // Adds this frame, for which continues() holds.
-  void add(std::span<const std::byte> frame, const Level& level);
+  void add(std::span<const std::byte> frame, const frames::Level& level);
 
   // Whether no frame can follow: the last frame was shorter, or had PSH or FIN.
   [[nodiscard]] bool ended() const { return ended_; }

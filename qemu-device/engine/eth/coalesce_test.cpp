@@ -9,19 +9,20 @@
 #include <functional>
 #include <random>
 
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "frames/checksum.h"
+#include "frames/sample_frames.h"
+#include "frames/segmenter.h"
 #include "testing/eth_queue.h"
 #include "tests/mini_driver.h"
 
 namespace tern {
 namespace {
 
-using eth::Bytes;
-using eth::get16;
-using eth::get8;
-using eth::put16;
-using eth::SampleFrame;
+using frames::Bytes;
+using frames::get16;
+using frames::get8;
+using frames::put16;
+using frames::SampleFrame;
 
 constexpr std::uint32_t kBuffer = 2048;
 constexpr std::uint8_t kFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE;
@@ -38,10 +39,10 @@ tern_eth_offload tso(std::size_t l4, std::size_t headers, std::size_t mss) {
 
 // Cuts a large frame, whatever its lengths and checksums. `fixed_id`: the segments do not count.
 std::vector<Bytes> cut(const Bytes& frame, std::size_t mss, bool fixed_id = false) {
-  const eth::Level level = eth::parse(frame).outer;
+  const frames::Level level = frames::parse(frame).outer;
   const auto headers = std::span(frame).first(level.payload);
   const auto segmenter =
-      eth::Segmenter::make(headers, frame.size(), tso(level.l4, level.payload, mss));
+      frames::Segmenter::make(headers, frame.size(), tso(level.l4, level.payload, mss));
   std::vector<Bytes> frames;
   for (std::size_t i = 0; segmenter && i < segmenter->count(); ++i) {
     const auto [offset, length] = segmenter->piece(i);
@@ -51,7 +52,7 @@ std::vector<Bytes> cut(const Bytes& frame, std::size_t mss, bool fixed_id = fals
     segmenter->finish(i, segment);
     if (fixed_id) {
       put16(segment, level.l3 + 4, get16(headers, level.l3 + 4));
-      eth::fill_checksums(segment, eth::parse(segment).outer);
+      frames::fill_checksums(segment, frames::parse(segment).outer);
     }
     frames.push_back(segment);
   }
@@ -60,7 +61,7 @@ std::vector<Bytes> cut(const Bytes& frame, std::size_t mss, bool fixed_id = fals
 
 // The frame after its headers were changed.
 Bytes sealed(Bytes frame) {
-  eth::fill_checksums(frame, eth::parse(frame).outer);
+  frames::fill_checksums(frame, frames::parse(frame).outer);
   return frame;
 }
 
@@ -157,14 +158,14 @@ class CoalesceTest : public ::testing::Test {
   }
   // What software needs for segmentation, with TERN_ETH_OP_CSUM as well.
   static void check_headers(const Bytes& packet) {
-    const eth::Level level = eth::parse(packet).outer;
+    const frames::Level level = frames::parse(packet).outer;
     ASSERT_TRUE(level.tcp());
     EXPECT_FALSE(level.cut);
     EXPECT_EQ(level.end, packet.size());
-    EXPECT_TRUE(eth::check(packet, level).l3_ok);
+    EXPECT_TRUE(frames::check(packet, level).l3_ok);
     Bytes whole = packet;
-    ASSERT_TRUE(eth::complete_checksum(whole, level.l4, 16));
-    EXPECT_TRUE(eth::check(whole, level).l4_ok);
+    ASSERT_TRUE(frames::complete_checksum(whole, level.l4, 16));
+    EXPECT_TRUE(frames::check(whole, level).l4_ok);
   }
 
   std::uint32_t next_ = 0;
@@ -432,7 +433,7 @@ TEST_F(CoalesceTest, AnythingComesOutAsItCameIn) {
   for (int round = 0; round < 400; ++round) {
     std::vector<std::vector<Bytes>> flows;
     for (unsigned i = 0; i <= draw(3); ++i) {
-      SampleFrame f = eth::draw_frame(random);
+      SampleFrame f = frames::draw_frame(random);
       f.flags = draw(3) != 0 ? kPshAck : static_cast<std::uint8_t>(random());
       f.payload = 1 + draw(20'000);
       f.padding = 0;

@@ -34,7 +34,7 @@ struct TxLarge {
   TxDescriptors descriptors;
   std::optional<eth::Outgoing> segments;  // nothing: no frame is being cut
   std::size_t next = 0;                   // segment
-  std::array<std::byte, eth::Segmenter::kMaxHeaders> headers;
+  std::array<std::byte, frames::Segmenter::kMaxHeaders> headers;
 };
 
 // The descriptors of the buffers that a received frame needs, copied, and the position of the next

@@ -13,7 +13,7 @@
 #include "core/list.h"
 #include "core/table.h"
 #include "eth/eth_queue.h"
-#include "eth/offload.h"
+#include "eth/rss_hash.h"
 #include "eth/steering.h"
 #include "eth/tx_poller.h"
 #include "objects/queues.h"
@@ -67,8 +67,8 @@ class Ethernet {
         false;  // its frames to groups do not come back to it (TERN_QP_F_NO_MCAST_LOOPBACK)
   };
   // Sends the frame in the first `bytes` bytes of `room`, which Effects::begin_frame() has just
-  // returned and which has space for eth::kMinFrame. Pads and counts it. The frame is sent, looped
-  // back, or both. If the port is not active it is lost, and counted as an error.
+  // returned and which has space for frames::kMinFrame. Pads and counts it. The frame is sent,
+  // looped back, or both. If the port is not active it is lost, and counted as an error.
   void emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender);
 
   // ---- receiving ----

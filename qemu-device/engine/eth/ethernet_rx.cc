@@ -21,7 +21,7 @@ constexpr std::uint32_t kLookupCost = 16;
 
 // VLAN ID of a frame, 0 if it has no tag or a priority tag.
 std::uint16_t vlan_of(std::span<const std::byte> frame) {
-  if (frame.size() < eth::kHeader + eth::kTag) return 0;
+  if (frame.size() < frames::kEthernet + frames::kTag) return 0;
   if (frame[12] != std::byte{0x81} || frame[13] != std::byte{0x00}) return 0;
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[14] & std::byte{0x0f}) << 8 |
                                     std::to_integer<unsigned>(frame[15]));
@@ -51,7 +51,7 @@ bool Ethernet::wanted(std::span<const std::byte> frame) const {
 // ---- frames from the wire and from this port ----
 
 void Ethernet::receive(std::span<const std::byte> frame) {
-  if (!addresses_.active() || frame.size() < eth::kHeader) return;
+  if (!addresses_.active() || frame.size() < frames::kEthernet) return;
   Counters& counters = context_.counters;
   const bool flows = steering.flows() != 0;
   // Without a working queue, the interface has no driver: do not count the loss.
@@ -61,7 +61,7 @@ void Ethernet::receive(std::span<const std::byte> frame) {
     if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
   }
   if (frame.size() > most_bytes()) return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
-  const eth::Headers headers = eth::parse(frame);
+  const frames::Headers headers = frames::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
   if (flows) [[unlikely]] {
     if (steer(rx, nullptr)) return;
@@ -74,8 +74,9 @@ void Ethernet::receive(std::span<const std::byte> frame) {
 }
 
 void Ethernet::show_sniffers(std::span<const std::byte> frame) {
-  if (!addresses_.active() || frame.size() < eth::kHeader || frame.size() > most_bytes()) return;
-  const eth::Headers headers = eth::parse(frame);
+  if (!addresses_.active() || frame.size() < frames::kEthernet || frame.size() > most_bytes())
+    return;
+  const frames::Headers headers = frames::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
   rx.kept = true;  // the counters of the HCA include it
   const auto verdict = steering.classify(headers, frame.size(), true);
@@ -92,7 +93,7 @@ bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender)
   const bool group = is_group(dst);
   const bool own = raw && dst == addresses_.mac();
   if (!own && !(raw && group) && !claims_.contains(as_number(dst.data()))) return true;
-  const eth::Headers headers = eth::parse(frame);
+  const frames::Headers headers = frames::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
   const bool taken = steer(rx, &sender);
   if (raw && !taken && wanted(frame)) to_default(rx, &sender);
@@ -163,7 +164,7 @@ void Ethernet::give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sende
 void Ethernet::examine(RxFrame& frame) {
   if (frame.examined || !frame.headers.outer.ip()) return;
   frame.examined = true;
-  frame.checked = eth::check(frame.bytes, frame.headers.outer);
+  frame.checked = frames::check(frame.bytes, frame.headers.outer);
   if (frame.checked.wrong) [[unlikely]]
     context_.counters.add_eth(TERN_ETH_CNT_RX_CSUM_ERRORS);
 }
@@ -263,7 +264,7 @@ void Ethernet::store(EthQueue& q, RxFrame& frame) {
 // Adds a frame to the queue's open packet. If the frame does not continue it, completes the packet
 // first to keep the order, then stores the frame, which may open another packet.
 void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
-  const eth::Level& level = frame.headers.outer;
+  const frames::Level& level = frame.headers.outer;
   const bool may_join = eth::Coalesced::may_join(frame.bytes, level);
   if (q.opened.linked()) {
     if (may_join && join(q, frame)) return;
@@ -287,7 +288,7 @@ void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
 // frame stays a single one.
 bool Ethernet::join(EthQueue& q, RxFrame& frame) {
   RxOpen& open = *q.open;
-  const eth::Level& level = frame.headers.outer;
+  const frames::Level& level = frame.headers.outer;
   if (!open.packet.continues(frame.bytes, level) || le(open.cqe.src_qp) != frame.tag) return false;
   examine(frame);
   if (!frame.checked.l3_ok || !frame.checked.l4_ok) return false;
@@ -334,8 +335,8 @@ bool Ethernet::write_headers(RxOpen& open) {
   open.buffers.at = 0;
   open.buffers.used = 0;
   const bool strip = (open.cqe.flags & TERN_CQE_F_VLAN) != 0;
-  return write(open.buffers, headers.first(eth::kAddresses)) &&
-         write(open.buffers, headers.subspan(eth::kAddresses + (strip ? eth::kTag : 0)));
+  return write(open.buffers, headers.first(frames::kAddresses)) &&
+         write(open.buffers, headers.subspan(frames::kAddresses + (strip ? frames::kTag : 0)));
 }
 
 // Completes the open packet.

@@ -7,9 +7,10 @@
 #include <deque>
 #include <set>
 
-#include "eth/headers.h"
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "eth/rss_hash.h"
+#include "frames/checksum.h"
+#include "frames/headers.h"
+#include "frames/sample_frames.h"
 #include "testing/eth_queue.h"
 #include "tests/eth_frames.h"
 #include "tests/mini_driver.h"
@@ -329,7 +330,7 @@ TEST_F(EthernetRxTest, GroupsSpreadByHash) {
       s.src_port = static_cast<std::uint16_t>(40000 + i * 7);
       s.src_host = static_cast<std::uint8_t>(i);
       const Bytes frame = make_frame(s);
-      const auto want = eth::rss_hash(eth::parse(frame).outer, func, cmd.fields, cmd.key);
+      const auto want = eth::rss_hash(frames::parse(frame).outer, func, cmd.fields, cmd.key);
       const int q = where(frame);
       EXPECT_EQ(q, static_cast<int>((want.value & 127) % 5));
       EXPECT_EQ(le(last.inv_rkey), want.value);
@@ -353,15 +354,15 @@ TEST_F(EthernetRxTest, GroupsThatLookInside) {
   ASSERT_EQ(set_default(TERN_DEST_RSS, create(TERN_CMD_CREATE_RSS, cmd)), TERN_ST_OK);
   std::set<int> seen;
   for (unsigned i = 0; i < 60; ++i) {
-    eth::SampleFrame inner;
+    frames::SampleFrame inner;
     inner.v4 = i % 2 == 0;
     inner.protocol = i % 3 == 0 ? 17 : 6;
     inner.src_port = static_cast<std::uint16_t>(1000 + i);
     const Bytes inside = inner.make();
-    Bytes outside = eth::vxlan(inside, 5).make();
+    Bytes outside = frames::vxlan(inside, 5).make();
     std::ranges::copy(std::as_bytes(std::span(b.mac())), outside.begin());
     const auto want =
-        eth::rss_hash(eth::parse(inside).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key);
+        eth::rss_hash(frames::parse(inside).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key);
     const int q = where(outside);
     EXPECT_EQ(q, static_cast<int>((want.value & 127) % 3));
     EXPECT_EQ(le(last.inv_rkey), want.value);
@@ -373,11 +374,11 @@ TEST_F(EthernetRxTest, GroupsThatLookInside) {
   (void)where(plain);
   EXPECT_EQ(
       le(last.inv_rkey),
-      eth::rss_hash(eth::parse(plain).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key).value);
+      eth::rss_hash(frames::parse(plain).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key).value);
   // What is inside is not IP.
-  Bytes arp = eth::SampleFrame{}.make();
-  eth::put16(arp, 12, 0x0806);
-  Bytes around = eth::vxlan(arp, 5).make();
+  Bytes arp = frames::SampleFrame{}.make();
+  frames::put16(arp, 12, 0x0806);
+  Bytes around = frames::vxlan(arp, 5).make();
   std::ranges::copy(std::as_bytes(std::span(b.mac())), around.begin());
   EXPECT_EQ(where(around), 0);
   EXPECT_EQ(le(last.pkey_index), TERN_ETH_HASH_NONE);
@@ -468,7 +469,7 @@ TEST_F(EthernetRxTest, FlowsDropCopyAndGroup) {
   const std::uint32_t group_id = create(TERN_CMD_CREATE_RSS, rss);
   cmd = udp_flow(TERN_DEST_RSS, group_id, 2000);
   id = create(TERN_CMD_CREATE_FLOW, cmd);
-  const auto hash = eth::rss_hash(eth::parse(frame).outer, rss.func, rss.fields, rss.key);
+  const auto hash = eth::rss_hash(frames::parse(frame).outer, rss.func, rss.fields, rss.key);
   EXPECT_EQ(where(frame), static_cast<int>(hash.value & 1));
   EXPECT_EQ(b.command(TERN_CMD_DESTROY_RSS, tern_cmd_object{le(group_id), 0}), TERN_ST_BUSY);
   b.destroy(TERN_CMD_DESTROY_FLOW, id);

@@ -135,12 +135,12 @@ std::uint32_t Ethernet::send(EthQueue& q, const TxDescriptors& frame) {
 }
 
 std::uint32_t Ethernet::send_plain(EthQueue& q, const TxDescriptors& frame) {
-  if (frame.bytes < eth::kHeader || frame.bytes > most_bytes()) {
+  if (frame.bytes < frames::kEthernet || frame.bytes > most_bytes()) {
     sent(q, TERN_CQE_LOC_LEN_ERR);
     return cost_of(0);
   }
   const auto bytes = static_cast<std::size_t>(frame.bytes);
-  const auto room = context_.effects->begin_frame(std::max(bytes, eth::kMinFrame));
+  const auto room = context_.effects->begin_frame(std::max(bytes, frames::kMinFrame));
   if (!gather(frame, 0, room.first(bytes))) {
     sent(q, TERN_CQE_LOC_PROT_ERR);
   } else {
@@ -158,7 +158,7 @@ std::uint32_t Ethernet::send_whole(EthQueue& q, const TxDescriptors& frame,
     return cost_of(0);
   }
   const std::size_t bytes = outgoing->bytes(0);
-  const auto room = context_.effects->begin_frame(std::max(bytes, eth::kMinFrame));
+  const auto room = context_.effects->begin_frame(std::max(bytes, frames::kMinFrame));
   if (!gather(frame, 0, room.first(bytes).subspan(outgoing->start()))) {
     sent(q, TERN_CQE_LOC_PROT_ERR);
   } else if (!outgoing->finish(0, room.first(bytes))) {
@@ -207,7 +207,7 @@ std::uint32_t Ethernet::send_segment(EthQueue& q) {
   const eth::Outgoing& segments = *large.segments;
   const auto [offset, length] = segments.piece(large.next);
   const std::size_t bytes = segments.bytes(large.next);
-  const auto room = context_.effects->begin_frame(std::max(bytes, eth::kMinFrame));
+  const auto room = context_.effects->begin_frame(std::max(bytes, frames::kMinFrame));
   const auto at = room.first(bytes).subspan(segments.start());
   std::memcpy(at.data(), large.headers.data(), segments.headers());
   std::uint8_t status = TERN_CQE_SUCCESS;
@@ -248,7 +248,7 @@ bool Ethernet::gather(const TxDescriptors& frame, std::size_t offset, std::span<
 void Ethernet::emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender) {
   // As with an unplugged cable, the frame is lost and the sender sees success.
   if (!addresses_.active()) return context_.counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
-  const std::size_t len = std::max(bytes, eth::kMinFrame);
+  const std::size_t len = std::max(bytes, frames::kMinFrame);
   std::ranges::fill(room.subspan(bytes, len - bytes), std::byte{0});
   const auto frame = room.first(len);
   count_sent(frame, bytes);

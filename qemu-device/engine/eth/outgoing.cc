@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "eth/outgoing.h"
 
-#include <array>
 #include <cstring>
+
+#include "frames/bytes.h"
+#include "frames/checksum.h"
 
 namespace tern::eth {
 
@@ -33,15 +35,15 @@ std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload,
     return std::nullopt;
   // The tag counts towards the limit: the peer must be able to receive the
   // frame.
-  if (ops & TERN_ETH_OP_VLAN) most -= kTag;
+  if (ops & TERN_ETH_OP_VLAN) most -= frames::kTag;
   if (!segments(offload)) {
-    if (length < kHeader || length > most) return std::nullopt;
+    if (length < frames::kEthernet || length > most) return std::nullopt;
     return Outgoing(offload, length);
   }
-  if (length > TERN_ETH_MAX_TSO || headers.size() > Segmenter::kMaxHeaders ||
+  if (length > TERN_ETH_MAX_TSO || headers.size() > frames::Segmenter::kMaxHeaders ||
       headers.size() > length)
     return std::nullopt;
-  auto segmenter = Segmenter::make(headers, static_cast<std::size_t>(length), offload);
+  auto segmenter = frames::Segmenter::make(headers, static_cast<std::size_t>(length), offload);
   // The first segment is the longest.
   if (!segmenter || segmenter->count() == 0 || headers.size() + segmenter->piece(0).length > most)
     return std::nullopt;
@@ -51,7 +53,7 @@ std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload,
   return made;
 }
 
-Segmenter::Piece Outgoing::piece(std::size_t i) const {
+frames::Segmenter::Piece Outgoing::piece(std::size_t i) const {
   if (!segmenter_) return {0, length_};
   const auto [offset, length] = segmenter_->piece(i);
   return {headers_ + offset, length};
@@ -62,16 +64,14 @@ bool Outgoing::finish(std::size_t i, std::span<std::byte> room) const {
   if (segmenter_) {
     segmenter_->finish(i, frame);
   } else if (ops_ & TERN_ETH_OP_CSUM) {
-    if (!complete_checksum(frame, csum_start_, csum_offset_)) return false;
+    if (!frames::complete_checksum(frame, csum_start_, csum_offset_)) return false;
   } else if (ops_ & TERN_ETH_OP_IP_CSUM) {
-    fill_checksums(frame, parse(frame).outer);
+    frames::fill_checksums(frame, frames::parse(frame).outer);
   }
   if (tags()) {
-    std::memmove(room.data(), frame.data(), kAddresses);
-    const std::array<std::byte, kTag> tag = {std::byte{0x81}, std::byte{0x00},
-                                             static_cast<std::byte>(vlan_ >> 8),
-                                             static_cast<std::byte>(vlan_ & 0xff)};
-    std::memcpy(room.data() + kAddresses, tag.data(), tag.size());
+    std::memmove(room.data(), frame.data(), frames::kAddresses);
+    frames::put16(room, frames::kAddresses, frames::kVlanType);
+    frames::put16(room, frames::kAddresses + 2, vlan_);
   }
   return true;
 }

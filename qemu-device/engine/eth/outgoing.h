@@ -8,16 +8,18 @@
 #include <optional>
 #include <span>
 
-#include "eth/offload.h"
+#include "frames/layout.h"
+#include "frames/segmenter.h"
+#include "tern_hw.hpp"
 
 namespace tern::eth {
 
+using frames::kMinFrame;
+
 // A frame of full MTU has up to two tags (IEEE 802.1ad).
-inline constexpr std::size_t kHeader = 14;
-inline constexpr std::size_t kTag = 4;
-inline constexpr std::size_t kAddresses = 12;  // both MAC addresses
-constexpr std::size_t most_bytes(std::uint32_t mtu) { return mtu + kHeader + 2 * kTag; }
-inline constexpr std::size_t kMinFrame = 60;  // without FCS
+constexpr std::size_t most_bytes(std::uint32_t mtu) {
+  return mtu + frames::kEthernet + 2 * std::size_t{frames::kTag};
+}
 
 class Outgoing {
  public:
@@ -25,9 +27,9 @@ class Outgoing {
   [[nodiscard]] static bool segments(const tern_eth_offload& offload);
 
   // Checks the operations (not flags) and the lengths. `headers`: the first header_len bytes of a
-  // frame to segment, at most Segmenter::kMaxHeaders, used only in this call. `length`: bytes of
-  // the posted frame. `most`: limit of bytes of a frame on the wire. Returns nothing if the frame
-  // must be refused with TERN_CQE_LOC_LEN_ERR.
+  // frame to segment, at most frames::Segmenter::kMaxHeaders, used only in this call. `length`:
+  // bytes of the posted frame. `most`: limit of bytes of a frame on the wire. Returns nothing if
+  // the frame must be refused with TERN_CQE_LOC_LEN_ERR.
   [[nodiscard]] static std::optional<Outgoing> make(const tern_eth_offload& offload,
                                                     std::span<const std::byte> headers,
                                                     std::uint64_t length, std::size_t most);
@@ -37,9 +39,9 @@ class Outgoing {
   // that follow them in frame `i`. A frame that is not segmented has no headers, and its piece is
   // all of it.
   [[nodiscard]] std::size_t headers() const { return headers_; }
-  [[nodiscard]] Segmenter::Piece piece(std::size_t i) const;
+  [[nodiscard]] frames::Segmenter::Piece piece(std::size_t i) const;
   // Offset in the room of frame `i` at which to gather its bytes: a tag is inserted in front.
-  [[nodiscard]] std::size_t start() const { return tags() ? kTag : 0; }
+  [[nodiscard]] std::size_t start() const { return tags() ? frames::kTag : 0; }
   // Bytes of frame `i` on the wire, without padding: start() + headers() + piece(i).length.
   [[nodiscard]] std::size_t bytes(std::size_t i) const {
     return start() + headers_ + piece(i).length;
@@ -58,7 +60,7 @@ class Outgoing {
   std::uint16_t csum_offset_;
   std::size_t headers_ = 0;
   std::size_t length_;
-  std::optional<Segmenter> segmenter_;
+  std::optional<frames::Segmenter> segmenter_;
 };
 
 }  // namespace tern::eth

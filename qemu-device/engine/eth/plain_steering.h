@@ -55,7 +55,7 @@ class PlainSteering {
     Target target;
     std::vector<Target> copies;
   };
-  Verdict classify(const Headers& h, std::size_t bytes, bool rdma) {
+  Verdict classify(const frames::Headers& h, std::size_t bytes, bool rdma) {
     std::vector<const tern_cmd_create_flow*> order;
     for (const Flow& f : flows_) order.push_back(&f.cmd);
     std::ranges::stable_sort(order, {}, [](const auto* c) {
@@ -96,7 +96,7 @@ class PlainSteering {
     }
     return true;
   }
-  static bool matches(const tern_cmd_create_flow& c, const Headers& h) {
+  static bool matches(const tern_cmd_create_flow& c, const frames::Headers& h) {
     if (c.kind == TERN_FLOW_ALL || c.kind == TERN_FLOW_SNIFFER) return true;
     if (c.kind == TERN_FLOW_MULTICAST) return (h.outer.fields.dmac[0] & 1) != 0;
     for (unsigned layer = 1; layer != 0x80; layer <<= 1) {

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <string>
 
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "eth/rss_hash.h"
+#include "frames/sample_frames.h"
 
 namespace tern::eth {
+
+using namespace frames;
+
 namespace {
 
 using Key = std::array<std::uint8_t, 40>;

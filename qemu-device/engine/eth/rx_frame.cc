@@ -3,8 +3,6 @@
 
 #include <isa-l/crc.h>
 
-#include "eth/outgoing.h"
-
 namespace tern {
 
 void RxFrame::describe(tern_cqe& cqe, bool strip) const {
@@ -17,16 +15,14 @@ void RxFrame::describe(tern_cqe& cqe, bool strip) const {
   if (checked.l4_ok) cqe.flags |= TERN_CQE_F_L4_OK;
   if (strip && tagged()) {
     cqe.flags |= TERN_CQE_F_VLAN;
-    const auto high = std::to_integer<unsigned>(bytes[eth::kAddresses + 2]);
-    const auto low = std::to_integer<unsigned>(bytes[eth::kAddresses + 3]);
-    cqe.vlan = le(static_cast<std::uint16_t>(high << 8 | low));
+    cqe.vlan = le(frames::get16(bytes, frames::kAddresses + 2));
   }
 }
 
 StoredFrame::StoredFrame(const RxFrame& frame, bool strip, bool fcs) {
   if (strip && frame.tagged()) {
-    add(frame.bytes.first(eth::kAddresses));
-    add(frame.bytes.subspan(eth::kAddresses + eth::kTag));
+    add(frame.bytes.first(frames::kAddresses));
+    add(frame.bytes.subspan(frames::kAddresses + frames::kTag));
   } else {
     add(frame.bytes);
   }

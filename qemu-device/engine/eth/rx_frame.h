@@ -7,15 +7,18 @@
 #include <cstdint>
 #include <span>
 
-#include "eth/headers.h"
-#include "eth/offload.h"
+#include "eth/rss_hash.h"
+#include "frames/bytes.h"
+#include "frames/checksum.h"
+#include "frames/headers.h"
+#include "frames/layout.h"
 
 namespace tern {
 
 struct RxFrame {
   std::span<const std::byte> bytes;  // as on the wire: with tags, without FCS
-  const eth::Headers& headers;
-  eth::Checked checked{};
+  const frames::Headers& headers;
+  frames::Checked checked{};
   eth::Hash hash{};       // of the RSS group
   std::uint32_t tag = 0;  // of the flow
   // State of the Ethernet function: whether `checked` is set, and whether a receiver has stored the
@@ -26,7 +29,8 @@ struct RxFrame {
   // Whether the frame has an outer tag of type 0x8100, which TERN_ETH_QF_STRIP_VLAN or
   // TERN_QP_F_STRIP_VLAN strips.
   [[nodiscard]] bool tagged() const {
-    return bytes.size() >= 18 && bytes[12] == std::byte{0x81} && bytes[13] == std::byte{0x00};
+    return bytes.size() >= frames::kEthernet + frames::kTag &&
+           frames::get16(bytes, frames::kAddresses) == frames::kVlanType;
   }
   // Sets the fields of the completion that describe the frame, all but byte_len. `strip`: the outer
   // tag is not stored.

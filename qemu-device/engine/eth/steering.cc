@@ -178,7 +178,7 @@ struct Shape {
   FlowIndex<Group> groups;
 
   [[nodiscard]] bool sniffer() const { return kind == TERN_FLOW_SNIFFER; }
-  [[nodiscard]] bool applies(const Headers& headers) const {
+  [[nodiscard]] bool applies(const frames::Headers& headers) const {
     if (kind == TERN_FLOW_MULTICAST)
       return headers.outer.layers != 0 && (headers.outer.fields.dmac[0] & 1) != 0;
     return (layers & ~headers.outer.layers) == 0 && (inner_layers & ~headers.inner.layers) == 0;
@@ -187,7 +187,7 @@ struct Shape {
 
 // The words of a frame. Leaves the inner words unset if the frame has no inner headers: no shape
 // that applies compares them.
-void fill(Words& frame, const Headers& headers) {
+void fill(Words& frame, const frames::Headers& headers) {
   std::memcpy(frame.data(), &headers.outer.fields, sizeof(headers.outer.fields));
   std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, vni), &headers.vni,
               sizeof(headers.vni));
@@ -402,7 +402,7 @@ void count(Flow& flow, std::size_t bytes) {
 
 }  // namespace
 
-Steering::Verdict Steering::classify(const Headers& headers, std::size_t bytes, bool rdma) {
+Steering::Verdict Steering::classify(const frames::Headers& headers, std::size_t bytes, bool rdma) {
   const State& s = *state_;
   Verdict verdict;
   std::size_t room = kMaxCopies;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "eth/headers.h"
+#include "frames/headers.h"
 #include "memory/page_list.h"
 
 namespace tern::eth {
@@ -60,7 +60,7 @@ class Steering {
   // Finds the flows of a frame of `bytes` bytes and counts it in their counters. `rdma`: a RoCE
   // packet to this port, which only sniffers see. The cost is at most one lookup for each shape
   // that is in use, whatever the number of flows.
-  [[nodiscard]] Verdict classify(const Headers& headers, std::size_t bytes, bool rdma);
+  [[nodiscard]] Verdict classify(const frames::Headers& headers, std::size_t bytes, bool rdma);
 
   [[nodiscard]] std::uint32_t flows() const;
   [[nodiscard]] std::uint32_t counters() const;

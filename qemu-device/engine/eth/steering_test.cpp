@@ -7,9 +7,11 @@
 #include <cstring>
 
 #include "eth/plain_steering.h"
-#include "eth/sample_frames.h"
+#include "frames/sample_frames.h"
 
 namespace tern::eth {
+
+using namespace frames;
 
 void PrintTo(const Target& t, std::ostream* out) {
   *out << int{t.dest} << ":" << t.id << " tag " << t.tag;

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "eth/coalesce.h"
-#include "eth/headers.h"
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "eth/rss_hash.h"
+#include "frames/checksum.h"
+#include "frames/sample_frames.h"
+#include "frames/segmenter.h"
 #include "host.h"
 #include "input.h"
 
@@ -37,7 +38,7 @@ void expect(bool holds, const char* what) {
   if (!holds) violation(what);
 }
 
-void check_level(const eth::Level& level, std::size_t size) {
+void check_level(const frames::Level& level, std::size_t size) {
   if (level.layers == 0) return;
   expect(level.ethernet + 14 <= level.l3 && level.l3 <= level.l4 && level.l4 <= level.payload,
          "headers are not in order");
@@ -46,13 +47,13 @@ void check_level(const eth::Level& level, std::size_t size) {
 
 void checksums(std::span<const std::byte> bytes, const tern_eth_offload& ops) {
   const Frame frame(bytes);
-  const eth::Headers headers = eth::parse(frame.bytes());
+  const frames::Headers headers = frames::parse(frame.bytes());
   check_level(headers.outer, bytes.size());
   check_level(headers.inner, bytes.size());
-  for (const eth::Level& level : {headers.inner, headers.outer}) {
-    (void)eth::check(frame.bytes(), level);
-    eth::fill_checksums(frame.bytes(), level);
-    const eth::Checked checked = eth::check(frame.bytes(), level);
+  for (const frames::Level& level : {headers.inner, headers.outer}) {
+    (void)frames::check(frame.bytes(), level);
+    frames::fill_checksums(frame.bytes(), level);
+    const frames::Checked checked = frames::check(frame.bytes(), level);
     expect(checked.l3_ok == level.ip() && !checked.wrong, "a filled in checksum is wrong");
     expect(checked.l4_ok == ((level.tcp() || level.udp()) && !level.cut),
            "the checksum of TCP or UDP is not filled in");
@@ -60,15 +61,15 @@ void checksums(std::span<const std::byte> bytes, const tern_eth_offload& ops) {
   const Frame other(bytes);
   const std::size_t start = le(ops.csum_start);
   const bool fits = start + le(ops.csum_offset) + 2 <= bytes.size();
-  expect(eth::complete_checksum(other.bytes(), start, le(ops.csum_offset)) == fits,
+  expect(frames::complete_checksum(other.bytes(), start, le(ops.csum_offset)) == fits,
          "a checksum outside of the frame");
 }
 
 void segments(std::span<const std::byte> bytes, const tern_eth_offload& ops, std::size_t length) {
   const Frame headers(bytes.first(std::min<std::size_t>(bytes.size(), le(ops.header_len))));
-  const auto segmenter = eth::Segmenter::make(headers.bytes(), length, ops);
+  const auto segmenter = frames::Segmenter::make(headers.bytes(), length, ops);
   if (!segmenter) return;
-  expect(segmenter->count() <= eth::Segmenter::kMaxSegments, "too many segments");
+  expect(segmenter->count() <= frames::Segmenter::kMaxSegments, "too many segments");
   std::size_t payload = headers.bytes().size();
   for (std::size_t i = 0; i < segmenter->count(); ++i) {
     const auto piece = segmenter->piece(i);
@@ -80,19 +81,19 @@ void segments(std::span<const std::byte> bytes, const tern_eth_offload& ops, std
     whole.resize(whole.size() + piece.length);
     const Frame segment(whole);
     segmenter->finish(i, segment.bytes());
-    const eth::Level level = eth::parse(segment.bytes()).outer;
+    const frames::Level level = frames::parse(segment.bytes()).outer;
     expect(level.payload == headers.bytes().size() && level.end == segment.bytes().size(),
            "a segment has wrong lengths");
-    const eth::Checked checked = eth::check(segment.bytes(), level);
+    const frames::Checked checked = frames::check(segment.bytes(), level);
     expect(checked.l3_ok && checked.l4_ok, "a segment has a wrong checksum");
   }
   expect(payload == length, "the segments are not the whole");
 }
 
-eth::Bytes segment_of(const eth::Segmenter& segmenter, std::span<const std::byte> headers,
-                      std::span<const std::byte> payload, std::size_t i) {
+frames::Bytes segment_of(const frames::Segmenter& segmenter, std::span<const std::byte> headers,
+                         std::span<const std::byte> payload, std::size_t i) {
   const auto [offset, length] = segmenter.piece(i);
-  eth::Bytes segment(headers.begin(), headers.end());
+  frames::Bytes segment(headers.begin(), headers.end());
   segment.insert(segment.end(), payload.begin() + static_cast<std::ptrdiff_t>(offset),
                  payload.begin() + static_cast<std::ptrdiff_t>(offset + length));
   segmenter.finish(i, segment);
@@ -100,17 +101,17 @@ eth::Bytes segment_of(const eth::Segmenter& segmenter, std::span<const std::byte
 }
 
 // A packet of these frames, with this payload, must become the same frames again.
-void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames,
+void check_packet(eth::Coalesced& packet, std::span<const frames::Bytes> frames,
                   std::span<const std::byte> payload) {
   const std::uint32_t info = packet.describe();
   if (info == 0) return;
   const auto headers = packet.finish();
   tern_eth_offload ops{};
-  ops.csum_start = le(static_cast<std::uint16_t>(eth::parse_template(headers).l4));
+  ops.csum_start = le(static_cast<std::uint16_t>(frames::parse_template(headers).l4));
   ops.header_len = le(static_cast<std::uint16_t>(headers.size()));
   ops.mss = le(static_cast<std::uint16_t>(field_get(TERN_ETH_COALESCED_MSS_MASK, info)));
   ops.ops = le(std::uint16_t{TERN_ETH_OP_TSO});
-  const auto segmenter = eth::Segmenter::make(headers, headers.size() + payload.size(), ops);
+  const auto segmenter = frames::Segmenter::make(headers, headers.size() + payload.size(), ops);
   expect(segmenter && segmenter->count() == frames.size() && packet.segments() == frames.size(),
          "a packet has another number of segments");
   if ((info & TERN_ETH_COALESCED_FIXED_ID) != 0) return;
@@ -124,26 +125,26 @@ void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames,
 void coalesce(Input& in, std::span<const std::byte> bytes, const tern_eth_offload& ops) {
   constexpr std::size_t kMost = 8;
   const auto headers = bytes.first(std::min<std::size_t>(bytes.size(), le(ops.header_len)));
-  const auto segmenter = eth::Segmenter::make(headers, bytes.size(), ops);
+  const auto segmenter = frames::Segmenter::make(headers, bytes.size(), ops);
   if (!segmenter) return;
-  std::vector<eth::Bytes> frames;
+  std::vector<frames::Bytes> frames;
   for (std::size_t i = 0; i < std::min(segmenter->count(), kMost); ++i) {
-    eth::Bytes frame = segment_of(*segmenter, headers, bytes.subspan(headers.size()), i);
+    frames::Bytes frame = segment_of(*segmenter, headers, bytes.subspan(headers.size()), i);
     if (in.pick(4) == 0) {
       frame[in.u16() % frame.size()] ^= std::byte{in.u8()};
-      eth::fill_checksums(frame, eth::parse(frame).outer);
+      frames::fill_checksums(frame, frames::parse(frame).outer);
     }
     frames.push_back(std::move(frame));
   }
   eth::Coalesced packet;
-  eth::Bytes payload;
+  frames::Bytes payload;
   std::size_t first = 0;  // frame of the packet, if there is one
   bool open = false;
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const Frame frame(frames[i]);
-    const eth::Level level = eth::parse(frame.bytes()).outer;
+    const frames::Level level = frames::parse(frame.bytes()).outer;
     const bool joins =
-        eth::Coalesced::may_join(frame.bytes(), level) && eth::check(frame.bytes(), level).l4_ok;
+        eth::Coalesced::may_join(frame.bytes(), level) && frames::check(frame.bytes(), level).l4_ok;
     if (open && !(joins && packet.continues(frame.bytes(), level))) {
       check_packet(packet, std::span(frames).subspan(first, i - first), payload);
       open = false;
@@ -163,7 +164,7 @@ void coalesce(Input& in, std::span<const std::byte> bytes, const tern_eth_offloa
 }
 
 // A frame, and offsets that fit it if the input wants so.
-eth::Bytes take_frame(Input& in, tern_eth_offload& ops) {
+frames::Bytes take_frame(Input& in, tern_eth_offload& ops) {
   constexpr unsigned kRaw = 1;
   constexpr unsigned kTunnel = 2;
   constexpr unsigned kOffsets = 4;
@@ -173,13 +174,14 @@ eth::Bytes take_frame(Input& in, tern_eth_offload& ops) {
     return {bytes.begin(), bytes.end()};
   }
   std::mt19937 random(in.u16());
-  const eth::SampleFrame inner = eth::draw_frame(random);
-  const eth::SampleFrame f = (mode & kTunnel) != 0 ? eth::vxlan(inner.make(), in.u8()) : inner;
+  const frames::SampleFrame inner = frames::draw_frame(random);
+  const frames::SampleFrame f =
+      (mode & kTunnel) != 0 ? frames::vxlan(inner.make(), in.u8()) : inner;
   if ((mode & kOffsets) != 0) {
     ops.csum_start = le(static_cast<std::uint16_t>(f.l4()));
     ops.header_len = le(static_cast<std::uint16_t>(f.headers()));
   }
-  eth::Bytes frame = f.make();
+  frames::Bytes frame = f.make();
   for (unsigned n = in.pick(4); n != 0; --n) frame[in.u16() % frame.size()] = std::byte{in.u8()};
   return frame;
 }
@@ -198,13 +200,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<std::uint8_t, 8> fields;
   std::ranges::generate(fields, [&] { return in.u8(); });
   const std::uint8_t func = in.u8();
-  const eth::Bytes frame = fuzz::take_frame(in, ops);
+  const frames::Bytes frame = fuzz::take_frame(in, ops);
   fuzz::checksums(frame, ops);
   fuzz::segments(frame, ops, frame.size() + more);
   fuzz::coalesce(in, frame, ops);
   std::array<std::uint8_t, 40> key;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::uint8_t>(37 * i + 11);
-  const eth::Headers headers = eth::parse(frame);
+  const frames::Headers headers = frames::parse(frame);
   const bool inner =
       (func & TERN_RSS_F_INNER) != 0 && (headers.outer.layers & TERN_LAYER_VXLAN) != 0;
   const eth::Hash hash =

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "eth/headers.h"
 #include "eth/plain_steering.h"
 #include "eth/steering.h"
+#include "frames/headers.h"
 #include "host.h"
 #include "input.h"
 
@@ -126,7 +126,7 @@ class Rules {
 
   // The headers are from the input: what the parser makes of frames is another target.
   void classify() {
-    eth::Headers headers;
+    frames::Headers headers;
     headers.outer.layers = in_.u8() & 0x7f;
     change(headers.outer.fields, headers.outer.fields);
     if ((headers.outer.layers & TERN_LAYER_VXLAN) != 0) {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "eth/sample_frames.h"
 #include "frame.h"
+#include "frames/sample_frames.h"
 #include "segmentation.h"
 #include "testing/known_bytes.h"
 
@@ -19,7 +19,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Kind = Unfinished::Kind;
 
-using eth::plain_sum;
+using frames::plain_sum;
 using test::from_hex;
 
 // A packet as a stack leaves it, with the pseudo header's sum in the checksum field.

@@ -8,12 +8,16 @@
 #include <random>
 #include <vector>
 
-#include "eth/headers.h"
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "eth/rss_hash.h"
 #include "eth/steering.h"
+#include "frames/checksum.h"
+#include "frames/sample_frames.h"
+#include "frames/segmenter.h"
 
 namespace tern::eth {
+
+using namespace frames;
+
 namespace {
 
 constexpr std::size_t kFrames =

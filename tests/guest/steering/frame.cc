@@ -11,8 +11,8 @@ namespace guest::steering {
 
 namespace {
 
-using tern::eth::Bytes;
-using tern::eth::SampleFrame;
+using tern::frames::Bytes;
+using tern::frames::SampleFrame;
 
 constexpr std::size_t kEthernet = 14;
 constexpr std::size_t kIpv4 = 20;
@@ -80,7 +80,7 @@ class Draft {
     Bytes frame = layout_.make();
     std::memcpy(frame.data(), &fields_, 12);
     if (!layout_.tags.empty()) std::memcpy(frame.data() + kEthernet, &fields_.vlan, 2);
-    tern::eth::put16(frame, layout_.l3() - 2, type_);
+    tern::frames::put16(frame, layout_.l3() - 2, type_);
     layout_.v4 ? put_ipv4(frame) : put_ipv6(frame);
     if (layout_.udp()) fields_.src_port |= htons(kUdpSourceOfAll);
     if (layout_.tcp() || layout_.udp()) {
@@ -132,22 +132,22 @@ class Draft {
     put8(frame, 1, fields_.tos);
     const std::uint16_t fragment = kFragments[below(random_, std::size(kFragments))];
     const std::uint16_t whole = kWholes[below(random_, std::size(kWholes))];
-    tern::eth::put16(frame, layout_.l3() + 6, fragment_ ? fragment : whole);
+    tern::frames::put16(frame, layout_.l3() + 6, fragment_ ? fragment : whole);
     put8(frame, 8, fields_.ttl | kTtlOfAll);
     std::memcpy(frame.data() + layout_.l3() + 12, fields_.src_ip, 4);
     std::memcpy(frame.data() + layout_.l3() + 16, fields_.dst_ip, 4);
   }
 
   void put_ipv6(Bytes& frame) const {
-    tern::eth::put32(frame, layout_.l3(),
-                     6U << 28 | std::uint32_t{fields_.tos} << 20 | below(random_, 1 << 20));
+    tern::frames::put32(frame, layout_.l3(),
+                        6U << 28 | std::uint32_t{fields_.tos} << 20 | below(random_, 1 << 20));
     put8(frame, 7, fields_.ttl | kTtlOfAll);
     std::memcpy(frame.data() + layout_.l3() + 8, fields_.src_ip, 16);
     std::memcpy(frame.data() + layout_.l3() + 24, fields_.dst_ip, 16);
     // The only fragment, the first one, or another one.
     if (fragment_)
-      tern::eth::put16(frame, layout_.l4() - kExtension + 2,
-                       std::array<std::uint16_t, 3>{0, 1, 0x0109}[below(random_, 3)]);
+      tern::frames::put16(frame, layout_.l4() - kExtension + 2,
+                          std::array<std::uint16_t, 3>{0, 1, 0x0109}[below(random_, 3)]);
   }
 
   // Headers that are too short by what they say, or because the frame ends.

@@ -4,12 +4,12 @@
 
 #include <span>
 
-#include "eth/sample_frames.h"
 #include "flow.h"
+#include "frames/sample_frames.h"
 
 namespace guest::steering {
 
-[[nodiscard]] tern::eth::Bytes draw_frame(std::span<const Flow> flows, const Values& values,
-                                          Random& random);
+[[nodiscard]] tern::frames::Bytes draw_frame(std::span<const Flow> flows, const Values& values,
+                                             Random& random);
 
 }  // namespace guest::steering

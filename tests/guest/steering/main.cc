@@ -23,17 +23,17 @@
 #include <utility>
 
 #include "check.h"
-#include "eth/headers.h"
 #include "eth/steering.h"
 #include "flow.h"
 #include "flower.h"
 #include "frame.h"
+#include "frames/headers.h"
 #include "program.h"
 
 namespace guest::steering {
 namespace {
 
-using tern::eth::Bytes;
+using tern::frames::Bytes;
 
 constexpr unsigned kSets = 8;  // of each subject
 constexpr unsigned kFlows = 40;
@@ -121,7 +121,7 @@ class Engine {
     guest::fail("the engine refuses a flow");
   }
   static std::uint32_t flow_of(tern::eth::Steering& table, const Bytes& frame) {
-    const auto verdict = table.classify(tern::eth::parse(frame), frame.size(), false);
+    const auto verdict = table.classify(tern::frames::parse(frame), frame.size(), false);
     return verdict.taken ? verdict.target.id : 0;
   }
 

@@ -18,10 +18,14 @@
 #include <optional>
 
 #include "eth/coalesce.h"
-#include "eth/offload.h"
-#include "eth/sample_frames.h"
+#include "frames/checksum.h"
+#include "frames/sample_frames.h"
+#include "frames/segmenter.h"
 
 namespace tern::eth {
+
+using namespace frames;
+
 namespace {
 
 constexpr unsigned kFrames = 2000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "eth/headers.h"
+#include "frames/headers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <memory>
 
-#include "eth/sample_frames.h"
+#include "frames/sample_frames.h"
 
-namespace tern::eth {
+namespace tern::frames {
 namespace {
 
 constexpr std::uint16_t kTcp4 = TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_TCP;
@@ -291,4 +291,4 @@ TEST(HeadersTest, TemplatesIgnoreLengths) {
 }
 
 }  // namespace
-}  // namespace tern::eth
+}  // namespace tern::frames

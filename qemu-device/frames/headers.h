@@ -9,7 +9,7 @@
 
 #include "tern_hw.hpp"
 
-namespace tern::eth {
+namespace tern::frames {
 
 // Headers of one level: the frame's own, or those inside of VXLAN. Offsets count from the first
 // byte of the frame.
@@ -57,4 +57,4 @@ struct Headers {
 // that of `headers`.
 [[nodiscard]] Level parse_template(std::span<const std::byte> headers);
 
-}  // namespace tern::eth
+}  // namespace tern::frames

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-namespace tern::eth {
+namespace tern::frames {
 
 inline std::uint8_t get8(std::span<const std::byte> from, std::size_t at) {
   assert(at < from.size());
@@ -42,4 +42,4 @@ inline void put32(std::span<std::byte> to, std::size_t at, std::uint32_t v) {
   std::memcpy(to.data() + at, &v, sizeof(v));
 }
 
-}  // namespace tern::eth
+}  // namespace tern::frames

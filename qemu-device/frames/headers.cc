@@ -1,40 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "eth/headers.h"
+#include "frames/headers.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "eth/bytes.h"
+#include "frames/bytes.h"
+#include "frames/layout.h"
 
-namespace tern::eth {
+namespace tern::frames {
 
 namespace {
 
-constexpr std::uint16_t kIpv4Type = 0x0800;
-constexpr std::uint16_t kIpv6Type = 0x86dd;
-constexpr std::uint16_t kVlanType = 0x8100;
-constexpr std::uint16_t kServiceVlanType = 0x88a8;
 constexpr unsigned kMaxTags = 2;
-constexpr std::uint32_t kMacs = 12;
-constexpr std::uint32_t kTag = 4;
-constexpr std::uint32_t kEthernet = 14;
-
-constexpr std::uint32_t kIpv4 = 20;
-constexpr std::uint32_t kIpv6 = 40;
-constexpr std::uint32_t kTcp = 20;
-constexpr std::uint32_t kUdp = 8;
 constexpr std::uint32_t kEsp = 8;  // SPI and sequence number
 constexpr std::uint32_t kVxlan = 8;
 constexpr std::uint16_t kVxlanPort = 4789;
 constexpr std::uint8_t kVxlanHasVni = 0x08;
 
 constexpr std::uint8_t kHopByHop = 0;
-constexpr std::uint8_t kTcpProtocol = 6;
-constexpr std::uint8_t kUdpProtocol = 17;
 constexpr std::uint8_t kRouting = 43;
 constexpr std::uint8_t kFragment = 44;
-constexpr std::uint8_t kEspProtocol = 50;
 constexpr std::uint8_t kDestination = 60;
 // More than any sender uses. Bounds the work that one frame can cause.
 constexpr unsigned kMaxExtensions = 8;
@@ -51,8 +37,8 @@ class Parser {
     if (end_ < at || end_ - at < kEthernet) return;
     level_.layers = TERN_LAYER_ETH;
     static_assert(offsetof(tern_flow_fields, smac) == sizeof(level_.fields.dmac));
-    copy(&level_.fields, at, kMacs);
-    at += kMacs;
+    copy(&level_.fields, at, kAddresses);
+    at += kAddresses;
     std::uint16_t type = get16(frame_, at);
     for (unsigned tag = 0; tag < kMaxTags && (type == kVlanType || type == kServiceVlanType);
          ++tag) {
@@ -86,26 +72,25 @@ class Parser {
   }
 
   void ipv4(std::uint32_t at) {
-    constexpr std::uint16_t kFragmentMask = 0x3fff;  // "more fragments" and the offset
     const std::uint32_t left = end_ - at;
     if (left < kIpv4) return;
     const std::uint8_t first = get8(frame_, at);
     const std::uint32_t header = 4U * (first & 0xf);
     if (first >> 4 != 4 || header < kIpv4 || header > left) return;
     if (lengths_) {
-      const std::uint32_t total = get16(frame_, at + 2);
+      const std::uint32_t total = get16(frame_, at + kIpv4Length);
       if (total < header) return;
       end_at(at, total);
     }
     level_.layers |= TERN_LAYER_IPV4;
     tern_flow_fields& fields = level_.fields;
     fields.tos = get8(frame_, at + 1);
-    fields.ttl = get8(frame_, at + 8);
-    fields.protocol = get8(frame_, at + 9);
-    copy(fields.src_ip, at + 12, 4);
-    copy(fields.dst_ip, at + 16, 4);
+    fields.ttl = get8(frame_, at + kIpv4Ttl);
+    fields.protocol = get8(frame_, at + kIpv4Protocol);
+    copy(fields.src_ip, at + kIpv4Addresses, 4);
+    copy(fields.dst_ip, at + kIpv4Addresses + 4, 4);
     level_.l4 = level_.payload = at + header;
-    if ((get16(frame_, at + 6) & kFragmentMask) != 0) {
+    if ((get16(frame_, at + kIpv4Fragment) & kIpv4FragmentMask) != 0) {
       level_.fragment = true;
       fields.frag = 1;
       return;
@@ -119,7 +104,7 @@ class Parser {
     const std::uint32_t first = get32(frame_, at);
     if (first >> 28 != 6) return;
     if (lengths_) {
-      end_at(at, kIpv6 + get16(frame_, at + 4));
+      end_at(at, kIpv6 + get16(frame_, at + kIpv6Length));
     }
     level_.layers |= TERN_LAYER_IPV6;
     tern_flow_fields& fields = level_.fields;
@@ -127,10 +112,10 @@ class Parser {
     const std::uint32_t label = first & 0xfffff;
     fields.flow_label =
         std::endian::native == std::endian::little ? __builtin_bswap32(label) : label;
-    fields.ttl = get8(frame_, at + 7);
-    copy(fields.src_ip, at + 8, sizeof(fields.src_ip));
-    copy(fields.dst_ip, at + 24, sizeof(fields.dst_ip));
-    fields.protocol = extensions(at + kIpv6, get8(frame_, at + 6));
+    fields.ttl = get8(frame_, at + kIpv6HopLimit);
+    copy(fields.src_ip, at + kIpv6Addresses, sizeof(fields.src_ip));
+    copy(fields.dst_ip, at + kIpv6Addresses + 16, sizeof(fields.dst_ip));
+    fields.protocol = extensions(at + kIpv6, get8(frame_, at + kIpv6Next));
     if (!level_.fragment) transport(fields.protocol);
   }
 
@@ -164,12 +149,12 @@ class Parser {
     std::uint32_t header = kUdp;
     if (protocol == kTcpProtocol) {
       if (left < kTcp) return;
-      header = 4U * (get8(frame_, at + 12) >> 4);
+      header = 4U * (get8(frame_, at + kTcpOffset) >> 4);
       if (header < kTcp || header > left) return;
       level_.layers |= TERN_LAYER_TCP;
     } else if (protocol == kUdpProtocol) {
       if (left < kUdp) return;
-      const std::uint32_t length = get16(frame_, at + 4);
+      const std::uint32_t length = get16(frame_, at + kUdpLength);
       if (lengths_ && length < kUdp) return;
       level_.cut |= lengths_ && length > left;
       level_.layers |= TERN_LAYER_UDP;
@@ -199,7 +184,7 @@ Headers parse(std::span<const std::byte> frame) {
   if (!outer.udp() || get16(frame, outer.l4 + 2) != kVxlanPort) return headers;
   const std::uint32_t at = outer.payload;
   const std::uint32_t end =
-      std::min<std::uint32_t>(outer.end, outer.l4 + get16(frame, outer.l4 + 4));
+      std::min<std::uint32_t>(outer.end, outer.l4 + get16(frame, outer.l4 + kUdpLength));
   if (end - at < kVxlan || (get8(frame, at) & kVxlanHasVni) == 0) return headers;
   outer.layers |= TERN_LAYER_VXLAN;
   headers.vni = get32(frame, at + 4) >> 8;
@@ -214,4 +199,4 @@ Level parse_template(std::span<const std::byte> headers) {
   return level;
 }
 
-}  // namespace tern::eth
+}  // namespace tern::frames

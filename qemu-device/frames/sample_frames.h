@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "eth/bytes.h"
+#include "frames/bytes.h"
 #include "tern_hw.hpp"
 
-namespace tern::eth {
+namespace tern::frames {
 
 using Bytes = std::vector<std::byte>;
 
@@ -161,4 +161,4 @@ inline SampleFrame draw_frame(std::mt19937& random) {
   return f;
 }
 
-}  // namespace tern::eth
+}  // namespace tern::frames
