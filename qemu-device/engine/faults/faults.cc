@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "wire/bytes.h"
+#include "frames/header_view.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -115,7 +115,8 @@ struct Faults::Active {
     }
     if (!rule.sealed) return;
     const std::uint32_t crc = icrc(frame.subspan(at.ip, at.icrc - at.ip), at.ipv4);
-    HeaderWriter<kIcrc>(frame.subspan(at.icrc).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
+    frames::HeaderWriter<kIcrc>(frame.subspan(at.icrc).first<kIcrc>())
+        .u32<0>(__builtin_bswap32(crc));
   }
 
   FaultRule rule;

@@ -10,27 +10,22 @@
 #include <array>
 #include <cstring>
 
+#include "frames/header_view.h"
+#include "frames/layout.h"
 #include "tern_hw.hpp"
-#include "wire/bytes.h"
 
 namespace tern {
 
 namespace {
 
-constexpr std::size_t kEth = 14;
-constexpr std::size_t kTag = 4;
-constexpr std::size_t kIpv4 = 20;
-constexpr std::size_t kIpv6 = 40;
-constexpr std::size_t kUdp = 8;
-constexpr std::size_t kIcrc = 4;
-constexpr std::size_t kMinFrame = 60;  // without FCS
+using frames::HeaderCursor, frames::HeaderReader, frames::HeaderWriter;
+using frames::kEthernet, frames::kTag, frames::kIpv4, frames::kIpv6, frames::kUdp;
+using frames::kIpv4FragmentMask, frames::kUdpProtocol;
+using frames::kIpv4Type, frames::kIpv6Type, frames::kVlanType;
 
-constexpr std::uint16_t kEthertypeIpv4 = 0x0800;
-constexpr std::uint16_t kEthertypeIpv6 = 0x86dd;
-constexpr std::uint16_t kEthertypeVlan = 0x8100;
-constexpr std::uint8_t kProtoUdp = 17;
+constexpr std::size_t kIcrc = 4;
+
 constexpr std::uint16_t kDontFragment = 0x4000;
-constexpr std::uint16_t kFragmentBits = 0x3fff;  // more fragments, offset
 constexpr std::uint8_t kDefaultHopLimit = 64;
 
 constexpr std::uint8_t kBthSolicited = 0x80;
@@ -93,7 +88,7 @@ std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> ip) {
 
 // Offsets and lengths of a frame's parts.
 struct Layout {
-  std::size_t ip = kEth;       // offset of the IP header
+  std::size_t ip = kEthernet;  // offset of the IP header
   std::size_t ip_header = 0;   // its length in bytes
   std::size_t ip_payload = 0;  // length by the IP header; not yet compared with the frame
   std::uint16_t tci = 0;
@@ -109,8 +104,8 @@ bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
   // IP options are not accepted (version and length 0x45). The host's stack handles fragments and
   // headers with a wrong checksum.
   const std::size_t total = ip.u16<2>();
-  if (ip.u8<0>() != 0x45 || total < kIpv4 + kUdp || (ip.u16<6>() & kFragmentBits) != 0 ||
-      ip.u8<9>() != kProtoUdp || ipv4_checksum(header) != 0) {
+  if (ip.u8<0>() != 0x45 || total < kIpv4 + kUdp || (ip.u16<6>() & kIpv4FragmentMask) != 0 ||
+      ip.u8<9>() != kUdpProtocol || ipv4_checksum(header) != 0) {
     return false;
   }
   at.ipv4 = true;
@@ -122,7 +117,7 @@ bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
 bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
   if (rest.size() < kIpv6) return false;
   const HeaderReader<kIpv6> ip(rest.first<kIpv6>());
-  if (ip.u8<0>() >> 4 != 6 || ip.u8<6>() != kProtoUdp || ip.u16<4>() < kUdp) return false;
+  if (ip.u8<0>() >> 4 != 6 || ip.u8<6>() != kUdpProtocol || ip.u16<4>() < kUdp) return false;
   at.ip_header = kIpv6;
   at.ip_payload = ip.u16<4>();
   return true;
@@ -131,20 +126,20 @@ bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
 // Finds the IP and UDP headers. Returns false unless the frame is UDP to the RoCEv2 port; otherwise
 // the frame holds both headers completely.
 bool locate(std::span<const std::byte> frame, Layout& at) {
-  if (frame.size() < kEth) return false;
-  std::uint16_t type = HeaderReader<kEth>(frame.first<kEth>()).u16<12>();
-  if (type == kEthertypeVlan) {
-    if (frame.size() < kEth + kTag) return false;
-    const HeaderReader<kTag> tag(frame.subspan<kEth, kTag>());
+  if (frame.size() < kEthernet) return false;
+  std::uint16_t type = HeaderReader<kEthernet>(frame.first<kEthernet>()).u16<12>();
+  if (type == kVlanType) {
+    if (frame.size() < kEthernet + kTag) return false;
+    const HeaderReader<kTag> tag(frame.subspan<kEthernet, kTag>());
     at.tci = tag.u16<0>();
     at.tagged = true;
     at.ip += kTag;
     type = tag.u16<2>();
   }
   const auto rest = frame.subspan(at.ip);
-  if (type == kEthertypeIpv4) {
+  if (type == kIpv4Type) {
     if (!locate_ipv4(rest, at)) return false;
-  } else if (type != kEthertypeIpv6 || !locate_ipv6(rest, at)) {
+  } else if (type != kIpv6Type || !locate_ipv6(rest, at)) {
     return false;
   }
   if (frame.size() < at.udp() + kUdp) return false;
@@ -301,7 +296,7 @@ void write_ipv4(std::span<std::byte, kIpv4> out, const Route& r, std::uint16_t i
   ip.u16<4>(id);
   ip.u16<6>(kDontFragment);
   ip.u8<8>(r.hop_limit ? r.hop_limit : kDefaultHopLimit);
-  ip.u8<9>(kProtoUdp);
+  ip.u8<9>(kUdpProtocol);
   ip.u16<10>(0);
   std::memcpy(out.data() + 12, r.sgid.data() + 12, 4);
   std::memcpy(out.data() + 16, r.dgid.data() + 12, 4);
@@ -313,7 +308,7 @@ void write_ipv6(std::span<std::byte, kIpv6> out, const Route& r, std::size_t pay
   ip.u32<0>(6U << 28 | static_cast<std::uint32_t>(r.traffic_class) << 20 |
             (r.flow_label & 0xfffff));
   ip.u16<4>(static_cast<std::uint16_t>(payload));
-  ip.u8<6>(kProtoUdp);
+  ip.u8<6>(kUdpProtocol);
   ip.u8<7>(r.hop_limit ? r.hop_limit : kDefaultHopLimit);
   copy_in(r.sgid, ip.bytes<8, 16>());
   copy_in(r.dgid, ip.bytes<24, 16>());
@@ -325,10 +320,10 @@ void write_ethernet(HeaderCursor<std::byte>& cursor, const Route& r) {
   copy_in(r.smac, macs.bytes<6, 6>());
   if (r.vlan != TERN_VLAN_NONE) {
     const HeaderWriter<kTag> tag(cursor.take<kTag>());
-    tag.u16<0>(kEthertypeVlan);
+    tag.u16<0>(kVlanType);
     tag.u16<2>(static_cast<std::uint16_t>((r.sl & 7U) << 13 | (r.vlan & 0xfffU)));
   }
-  HeaderWriter<2>(cursor.take<2>()).u16<0>(r.ipv4 ? kEthertypeIpv4 : kEthertypeIpv6);
+  HeaderWriter<2>(cursor.take<2>()).u16<0>(r.ipv4 ? kIpv4Type : kIpv6Type);
 }
 
 std::size_t pad_of(std::uint64_t payload) { return static_cast<std::size_t>(-payload & 3); }
@@ -350,7 +345,7 @@ std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4) {
 ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
   Layout at;
   if (!locate(frame, at)) return ParseResult::kNotRoce;
-  const HeaderReader<kEth> eth(frame.first<kEth>());
+  const HeaderReader<kEthernet> eth(frame.first<kEthernet>());
   copy_out(eth.bytes<0, 6>(), route.dmac);
   copy_out(eth.bytes<6, 6>(), route.smac);
   // VLAN 0 is a priority tag: no VLAN (IEEE 802.1Q 9.6).
@@ -476,13 +471,13 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
 
   std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;
-  for (; len < kMinFrame; ++len) out[len] = std::byte{0};
+  for (; len < frames::kMinFrame; ++len) out[len] = std::byte{0};
   return len;
 }
 
 std::uint32_t frame_bytes(const Packet& packet) {
   const std::size_t tag = packet.route.vlan != TERN_VLAN_NONE ? kTag : 0;
-  return static_cast<std::uint32_t>(kEth + tag + (packet.route.ipv4 ? kIpv4 : kIpv6) +
+  return static_cast<std::uint32_t>(kEthernet + tag + (packet.route.ipv4 ? kIpv4 : kIpv6) +
                                     udp_length(packet));
 }
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <span>
 
-namespace tern {
+namespace tern::frames {
 
 // N bytes of a received header.
 template <std::size_t N>
@@ -98,7 +98,7 @@ class HeaderWriter {
 };
 
 // Takes headers off the front of a buffer. The caller has checked the length: taking more bytes
-// than are left is a bug in the engine, so take() aborts.
+// than are left is a bug, so take() aborts.
 template <class Byte>
 class HeaderCursor {
  public:
@@ -117,4 +117,4 @@ class HeaderCursor {
   std::span<Byte> bytes_;
 };
 
-}  // namespace tern
+}  // namespace tern::frames
