@@ -30,6 +30,10 @@ inline std::uint32_t get32(std::span<const std::byte> from, std::size_t at) {
   return std::endian::native == std::endian::little ? __builtin_bswap32(v) : v;
 }
 
+inline std::uint64_t get48(std::span<const std::byte> from, std::size_t at) {
+  return std::uint64_t{get16(from, at)} << 32 | get32(from, at + 2);
+}
+
 inline void put16(std::span<std::byte> to, std::size_t at, std::uint16_t v) {
   assert(at + 2 <= to.size());
   if constexpr (std::endian::native == std::endian::little) v = __builtin_bswap16(v);

@@ -7,12 +7,26 @@
 #include <span>
 
 #include "frames/headers.h"
+#include "frames/layout.h"
 
 namespace tern::frames {
 
 // Returns the ones' complement sum (RFC 1071) of `bytes` as big-endian words plus `sum`, folded to
 // 16 bits. The result is a number: convert it to network byte order before storing it.
 [[nodiscard]] std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum = 0);
+
+// Complement of the sum of an IPv4 header without options; 0 if its checksum field is correct.
+// Inline, for the packet path.
+[[nodiscard]] inline std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> header) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < kIpv4; i += 2) {
+    sum += std::to_integer<std::uint32_t>(header[i]) << 8 |
+           std::to_integer<std::uint32_t>(header[i + 1]);
+  }
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum += sum >> 16;
+  return static_cast<std::uint16_t>(~sum);
+}
 
 // TERN_ETH_OP_CSUM. A result of 0 becomes 0xffff, as in Linux. Returns false if the offsets do not
 // lie in the frame.

@@ -16,6 +16,7 @@ inline constexpr std::uint16_t kIpv4Type = 0x0800;
 inline constexpr std::uint16_t kIpv6Type = 0x86dd;
 inline constexpr std::uint16_t kVlanType = 0x8100;
 inline constexpr std::uint16_t kServiceVlanType = 0x88a8;
+inline constexpr std::uint16_t kVlanMask = 0xfff;  // the VLAN ID in tag control information
 
 inline constexpr std::uint32_t kIpv4 = 20;  // a header without options
 inline constexpr std::uint32_t kIpv4Length = 2;

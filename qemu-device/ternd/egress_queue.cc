@@ -10,20 +10,21 @@
 #include <mutex>
 #include <new>
 
-#include "frame.h"
+#include "frames/bytes.h"
+#include "frames/ecn.h"
+#include "frames/layout.h"
 
 namespace tern::daemon {
 
 namespace {
+
+using frames::kAddresses, frames::kTag;
 
 // Bytes of the ring after which producers read the consumer's position. The shortest ring still has
 // space for a filler and the longest record.
 constexpr std::size_t kReadEvery = 32 * 1024;
 
 constexpr std::size_t kLine = 64;  // of a cache
-
-constexpr std::uint16_t kIpv4 = 0x0800;
-constexpr std::uint16_t kIpv6 = 0x86dd;
 
 }  // namespace
 
@@ -83,14 +84,15 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagCh
       std::memcpy(to.data(), frame.data(), to.size());
       break;
     case TagChange::Kind::kStrip:
-      std::memcpy(to.data(), frame.data(), kMacs);
-      std::memcpy(to.data() + kMacs, frame.data() + kMacs + kTag, to.size() - kMacs);
+      std::memcpy(to.data(), frame.data(), kAddresses);
+      std::memcpy(to.data() + kAddresses, frame.data() + kAddresses + kTag, to.size() - kAddresses);
       break;
     case TagChange::Kind::kInsert:
-      std::memcpy(to.data(), frame.data(), kMacs);
-      put16(to, kMacs, kVlanTpid);
-      put16(to, kMacs + 2, tag.vlan);
-      std::memcpy(to.data() + kMacs + kTag, frame.data() + kMacs, frame.size() - kMacs);
+      std::memcpy(to.data(), frame.data(), kAddresses);
+      frames::put16(to, kAddresses, frames::kVlanType);
+      frames::put16(to, kAddresses + 2, tag.vlan);
+      std::memcpy(to.data() + kAddresses + kTag, frame.data() + kAddresses,
+                  frame.size() - kAddresses);
       break;
   }
 }
@@ -99,7 +101,7 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagCh
 
 bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time,
                       std::size_t limit, bool congestion, EffectsBatch* batch) {
-  assert(frame.size() >= kMacs + 2 && frame.size() + kTag <= kFrameMax);
+  assert(frame.size() >= frames::kEthernet && frame.size() + kTag <= kFrameMax);
   std::size_t len = frame.size();
   if (tag.kind == TagChange::Kind::kInsert) len += kTag;
   if (tag.kind == TagChange::Kind::kStrip) len -= kTag;
@@ -130,7 +132,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
     std::memcpy(record, &header, sizeof(header));
     const std::span<std::byte> to(record + sizeof(header), len);
     copy_frame(to, frame, tag);
-    if (congestion) mark_congestion(to);
+    if (congestion) frames::mark_congestion(to);
   }
   bytes_in_.store(bytes + counted(len), std::memory_order_relaxed);
   in_.store(in + size, std::memory_order_release);
@@ -186,52 +188,6 @@ void EgressQueue::pop() {
   bytes_out_.store(bytes_out_.load(std::memory_order_relaxed) + counted(header.len),
                    std::memory_order_release);
   out_.store(out + (header.size & ~kReference), std::memory_order_release);
-}
-
-namespace {
-
-constexpr std::byte kEcn{3};
-
-// Returns the offset of the IP header, whose type is `type`; 0 if there is none.
-std::size_t find_ip(std::span<const std::byte> frame, std::uint16_t& type) {
-  constexpr std::size_t kIpv4Size = 20;
-  std::size_t at = kMacs;
-  if (frame.size() < at + 2 + kTag + kIpv4Size) return 0;
-  type = get16(frame, at);
-  if (type == kVlanTpid) {
-    at += kTag;
-    type = get16(frame, at);
-  }
-  return type == kIpv4 || type == kIpv6 ? at + 2 : 0;
-}
-
-}  // namespace
-
-bool is_ecn_capable(std::span<const std::byte> frame) {
-  std::uint16_t type = 0;
-  const std::size_t at = find_ip(frame, type);
-  if (at == 0) return false;
-  // In IPv6 the traffic class spans two bytes: ECN is bits 4 and 5 of the second.
-  return ((type == kIpv6 ? frame[at + 1] >> 4 : frame[at + 1]) & kEcn) != std::byte{};
-}
-
-void mark_congestion(std::span<std::byte> frame) {
-  std::uint16_t type = 0;
-  const std::size_t at = find_ip(frame, type);
-  if (type == kIpv6) {
-    frame[at + 1] |= kEcn << 4;
-    return;
-  }
-  constexpr std::size_t kChecksum = 10;
-  const std::uint16_t before = get16(frame, at);
-  frame[at + 1] |= kEcn;
-  // RFC 1624, equation 3.
-  std::uint32_t sum = 0xffffU & ~std::uint32_t{get16(frame, at + kChecksum)};
-  sum += 0xffffU & ~std::uint32_t{before};
-  sum += get16(frame, at);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  put16(frame, at + kChecksum, static_cast<std::uint16_t>(~sum));
 }
 
 }  // namespace tern::daemon

@@ -118,9 +118,4 @@ class EgressQueue {
   std::uint32_t taken_ = 0;
 };
 
-// Whether it is an ECN capable IP packet, with or without one VLAN tag.
-bool is_ecn_capable(std::span<const std::byte> frame);
-// Sets Congestion Experienced in such a packet. ICRC does not cover the field.
-void mark_congestion(std::span<std::byte> frame);
-
 }  // namespace tern::daemon

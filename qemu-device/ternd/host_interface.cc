@@ -35,7 +35,7 @@ struct VnetHeader {
 };
 static_assert(sizeof(VnetHeader) == 10);
 
-constexpr std::size_t kFrameMin = kMacs + 2;
+constexpr std::size_t kFrameMin = frames::kEthernet;
 
 std::optional<Unfinished::Kind> kind_of(std::uint8_t gso_type) {
   // Set with ECN, which every segmentation here preserves.
@@ -119,15 +119,15 @@ Descriptor HostInterface::open(Kind kind, const std::string& name, unsigned* ind
 
 bool HostInterface::receive() {
   if (packet_) return receive_packet();
-  const ssize_t got = read(file_.get(), in_.data() + kTag, kPacketMax);
+  const ssize_t got = read(file_.get(), in_.data() + frames::kTag, kPacketMax);
   if (got < 0) return errno == EINTR;
-  const std::span<std::byte> frame(in_.data() + kTag, static_cast<std::size_t>(got));
+  const std::span<std::byte> frame(in_.data() + frames::kTag, static_cast<std::size_t>(got));
   segments_.start(frame.size() < kFrameMin ? frame.first(0) : frame, {});
   return true;
 }
 
 bool HostInterface::receive_packet() {
-  std::byte* const data = in_.data() + kTag;
+  std::byte* const data = in_.data() + frames::kTag;
   VnetHeader header{};
   iovec parts[2] = {{&header, sizeof(header)}, {data, kPacketMax}};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(tpacket_auxdata))> control{};
@@ -150,10 +150,10 @@ bool HostInterface::receive_packet() {
   Unfinished what{*kind, (header.flags & VnetHeader::kNeedsChecksum) != 0, header.csum_start,
                   header.csum_offset, header.gso_size};
   if (const auto tag = tag_of(message)) {
-    std::memmove(in_.data(), data, kMacs);
-    std::memcpy(in_.data() + kMacs, tag->data(), kTag);
-    frame = {in_.data(), frame.size() + kTag};
-    what.checksum_start += kTag;
+    std::memmove(in_.data(), data, frames::kAddresses);
+    std::memcpy(in_.data() + frames::kAddresses, tag->data(), frames::kTag);
+    frame = {in_.data(), frame.size() + frames::kTag};
+    what.checksum_start += frames::kTag;
   }
   if (!segments_.start(frame, what)) unfinished_.fetch_add(1, std::memory_order_relaxed);
   return true;

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "descriptor.h"
-#include "frame.h"
+#include "frames/layout.h"
 #include "segmentation.h"
 
 namespace tern::daemon {
@@ -64,7 +64,7 @@ class HostInterface {
   std::atomic<std::uint64_t> overruns_ = 0;
   Segmenter segments_;
   // The packet begins at kTag, to leave space for a tag before it.
-  alignas(16) std::array<std::byte, kTag + kPacketMax> in_{};
+  alignas(16) std::array<std::byte, frames::kTag + kPacketMax> in_{};
 };
 
 }  // namespace tern::daemon

@@ -5,11 +5,14 @@
 #include <bit>
 #include <cstring>
 
-#include "frame.h"
+#include "frames/bytes.h"
+#include "frames/layout.h"
 
 namespace tern::daemon {
 
 namespace {
+
+using frames::get16, frames::put16, frames::kAddresses, frames::kTag, frames::kVlanType;
 
 constexpr std::uint16_t kIpv4 = 0x0800;
 constexpr std::uint16_t kIpv6 = 0x86dd;
@@ -142,11 +145,11 @@ bool Segmenter::parse(const Unfinished& what) {
 // Finds the IP header, cuts off the bytes after the IP packet, and checks that TCP or UDP is where
 // the stack says. Refuses a frame without space for one byte of payload.
 bool Segmenter::parse_ip(const Unfinished& what) {
-  std::size_t type_at = kMacs;
-  if (packet_.size() < kMacs + kTagsMax * kTag + 2) return false;
+  std::size_t type_at = kAddresses;
+  if (packet_.size() < kAddresses + kTagsMax * kTag + 2) return false;
   for (unsigned i = 0; i < kTagsMax; ++i) {
     const std::uint16_t tpid = get16(packet_, type_at);
-    if (tpid == kVlanTpid || tpid == kServiceTag) type_at += kTag;
+    if (tpid == kVlanType || tpid == kServiceTag) type_at += kTag;
   }
   v4_ = get16(packet_, type_at) == kIpv4;
   if (!v4_ && get16(packet_, type_at) != kIpv6) return false;

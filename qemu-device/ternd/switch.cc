@@ -10,22 +10,17 @@
 #include <utility>
 
 #include "clock.h"
-#include "frame.h"
+#include "frames/bytes.h"
+#include "frames/ecn.h"
+#include "frames/ethernet.h"
+#include "frames/layout.h"
 
 namespace tern::daemon {
 
 namespace {
 
-constexpr std::size_t kHeader = 14;
-constexpr std::uint16_t kVlanMask = 0xfff;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-std::uint64_t get48(std::span<const std::byte> from) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < 6; ++i) value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
-  return value;
-}
 
 // Returns a key that is never 0 for a station's address.
 std::uint64_t key_of(std::uint64_t mac, std::uint16_t vlan) {
@@ -111,7 +106,7 @@ void Port::set_policy(const PortPolicy& policy) {
   drop_.store(policy_.drop, kRelaxed);
   shaped_.store(policy_.rate != 0 || policy_.delay != 0, kRelaxed);
   chance_.store(policy_.red_max != 0 || policy_.loss > 0, kRelaxed);
-  vlan_.store(policy_.vlan & kVlanMask, kRelaxed);
+  vlan_.store(policy_.vlan & frames::kVlanMask, kRelaxed);
 }
 
 PortPolicy Port::policy() const {
@@ -179,7 +174,7 @@ Port::Fate Port::fate(Port& from, const Passing& frame) {
   if (policy.red_max == 0 || length <= min) return Fate::kPass;
   if (length < max && draw(random_) >= policy.red_probability * (length - min) / (max - min))
     return Fate::kPass;
-  if (is_ecn_capable(frame.bytes)) return Fate::kMark;
+  if (frames::is_ecn_capable(frame.bytes)) return Fate::kMark;
   add(out_discards_);
   return Fate::kLose;
 }
@@ -432,7 +427,8 @@ void Switch::forget(unsigned port) {
 }
 
 const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) const {
-  return station(key_of(get48(mac), vlan), static_cast<std::uint32_t>(clock_() / kSecond));
+  return station(key_of(frames::get48(mac, 0), vlan),
+                 static_cast<std::uint32_t>(clock_() / kSecond));
 }
 
 // A guest may receive without ever sending: while its port has no address, it gets frames to
@@ -452,14 +448,14 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
 
 Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const std::span<const std::byte> frame = passing.bytes;
-  if (!from.link_.load(kRelaxed) || frame.size() < kHeader ||
-      frame.size() + kTag > EgressQueue::kFrameMax) {
+  if (!from.link_.load(kRelaxed) || frame.size() < frames::kEthernet ||
+      frame.size() + frames::kTag > EgressQueue::kFrameMax) {
     count(from.in_discards_);
     return Port::Sent::kTaken;
   }
-  passing.tagged = frame.size() >= kHeader + kTag && get16(frame, kMacs) == kVlanTpid;
+  passing.tagged = frames::is_tagged(frame);
   const std::uint16_t access = from.vlan_.load(kRelaxed);
-  std::uint16_t vlan = passing.tagged ? get16(frame, kMacs + 2) & kVlanMask : access;
+  std::uint16_t vlan = passing.tagged ? frames::vlan_of(frame) : access;
   if (access != 0 && passing.tagged) {
     // An access port drops tagged frames of other VLANs; a priority tag belongs to the port's VLAN.
     if (vlan != 0 && vlan != access) {
@@ -469,8 +465,8 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
     vlan = access;
   }
   passing.vlan = vlan;
-  const std::uint64_t to = get48(frame);
-  const std::uint64_t source = get48(frame.subspan(6));
+  const std::uint64_t to = frames::get48(frame, 0);
+  const std::uint64_t source = frames::get48(frame, 6);
   constexpr std::uint64_t kGroup = std::uint64_t{1} << 40;
   const auto seconds = static_cast<std::uint32_t>(passing.time / kSecond);
   if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from, seconds);

@@ -8,6 +8,7 @@
 #include "eth/ethernet.h"
 #include "eth/frame_bytes.h"
 #include "eth/rx_frame.h"
+#include "frames/ethernet.h"
 #include "objects/context.h"
 
 namespace tern {
@@ -21,10 +22,7 @@ constexpr std::uint32_t kLookupCost = 16;
 
 // VLAN ID of a frame, 0 if it has no tag or a priority tag.
 std::uint16_t vlan_of(std::span<const std::byte> frame) {
-  if (frame.size() < frames::kEthernet + frames::kTag) return 0;
-  if (frame[12] != std::byte{0x81} || frame[13] != std::byte{0x00}) return 0;
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[14] & std::byte{0x0f}) << 8 |
-                                    std::to_integer<unsigned>(frame[15]));
+  return frames::is_tagged(frame) ? frames::vlan_of(frame) : std::uint16_t{0};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void RxFrame::describe(tern_cqe& cqe, bool strip) const {
   if (checked.l4_ok) cqe.flags |= TERN_CQE_F_L4_OK;
   if (strip && tagged()) {
     cqe.flags |= TERN_CQE_F_VLAN;
-    cqe.vlan = le(frames::get16(bytes, frames::kAddresses + 2));
+    cqe.vlan = le(frames::tci_of(bytes));
   }
 }
 

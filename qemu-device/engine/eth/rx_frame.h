@@ -8,10 +8,9 @@
 #include <span>
 
 #include "eth/rss_hash.h"
-#include "frames/bytes.h"
 #include "frames/checksum.h"
+#include "frames/ethernet.h"
 #include "frames/headers.h"
-#include "frames/layout.h"
 
 namespace tern {
 
@@ -28,10 +27,7 @@ struct RxFrame {
 
   // Whether the frame has an outer tag of type 0x8100, which TERN_ETH_QF_STRIP_VLAN or
   // TERN_QP_F_STRIP_VLAN strips.
-  [[nodiscard]] bool tagged() const {
-    return bytes.size() >= frames::kEthernet + frames::kTag &&
-           frames::get16(bytes, frames::kAddresses) == frames::kVlanType;
-  }
+  [[nodiscard]] bool tagged() const { return frames::is_tagged(bytes); }
   // Sets the fields of the completion that describe the frame, all but byte_len. `strip`: the outer
   // tag is not stored.
   void describe(tern_cqe& cqe, bool strip) const;

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstring>
 
+#include "frames/checksum.h"
+#include "frames/ethernet.h"
 #include "frames/header_view.h"
 #include "frames/layout.h"
 #include "tern_hw.hpp"
@@ -75,24 +77,12 @@ std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
   return crc32(0, std::span(masked).first(8 + headers.size()));
 }
 
-// Complement of the ones' complement sum of an IPv4 header; 0 if its checksum field is correct.
-std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> ip) {
-  std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < kIpv4; i += 2) {
-    sum += std::to_integer<std::uint32_t>(ip[i]) << 8 | std::to_integer<std::uint32_t>(ip[i + 1]);
-  }
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum += sum >> 16;
-  return static_cast<std::uint16_t>(~sum);
-}
-
 // Offsets and lengths of a frame's parts.
 struct Layout {
   std::size_t ip = kEthernet;  // offset of the IP header
   std::size_t ip_header = 0;   // its length in bytes
   std::size_t ip_payload = 0;  // length by the IP header; not yet compared with the frame
   std::uint16_t tci = 0;
-  bool tagged = false;
   bool ipv4 = false;
   [[nodiscard]] std::size_t udp() const { return ip + ip_header; }
 };
@@ -105,7 +95,7 @@ bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
   // headers with a wrong checksum.
   const std::size_t total = ip.u16<2>();
   if (ip.u8<0>() != 0x45 || total < kIpv4 + kUdp || (ip.u16<6>() & kIpv4FragmentMask) != 0 ||
-      ip.u8<9>() != kUdpProtocol || ipv4_checksum(header) != 0) {
+      ip.u8<9>() != kUdpProtocol || frames::ipv4_checksum(header) != 0) {
     return false;
   }
   at.ipv4 = true;
@@ -126,20 +116,14 @@ bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
 // Finds the IP and UDP headers. Returns false unless the frame is UDP to the RoCEv2 port; otherwise
 // the frame holds both headers completely.
 bool locate(std::span<const std::byte> frame, Layout& at) {
-  if (frame.size() < kEthernet) return false;
-  std::uint16_t type = HeaderReader<kEthernet>(frame.first<kEthernet>()).u16<12>();
-  if (type == kVlanType) {
-    if (frame.size() < kEthernet + kTag) return false;
-    const HeaderReader<kTag> tag(frame.subspan<kEthernet, kTag>());
-    at.tci = tag.u16<0>();
-    at.tagged = true;
-    at.ip += kTag;
-    type = tag.u16<2>();
-  }
+  const auto payload = frames::find_payload(frame);
+  if (!payload) return false;
+  at.ip = payload->at;
+  at.tci = payload->at == kEthernet ? std::uint16_t{0} : frames::tci_of(frame);
   const auto rest = frame.subspan(at.ip);
-  if (type == kIpv4Type) {
+  if (payload->type == kIpv4Type) {
     if (!locate_ipv4(rest, at)) return false;
-  } else if (type != kIpv6Type || !locate_ipv6(rest, at)) {
+  } else if (payload->type != kIpv6Type || !locate_ipv6(rest, at)) {
     return false;
   }
   if (frame.size() < at.udp() + kUdp) return false;
@@ -300,7 +284,7 @@ void write_ipv4(std::span<std::byte, kIpv4> out, const Route& r, std::uint16_t i
   ip.u16<10>(0);
   std::memcpy(out.data() + 12, r.sgid.data() + 12, 4);
   std::memcpy(out.data() + 16, r.dgid.data() + 12, 4);
-  ip.u16<10>(ipv4_checksum(out));
+  ip.u16<10>(frames::ipv4_checksum(out));
 }
 
 void write_ipv6(std::span<std::byte, kIpv6> out, const Route& r, std::size_t payload) {
@@ -425,19 +409,6 @@ std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
 Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
   const HeaderReader<kBth> bth(frame.subspan(at.bth).first<kBth>());
   return {bth.u8<0>(), Qpn(bth.u24<5>()), Psn(bth.u24<9>())};
-}
-
-void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
-  constexpr std::byte kCongestionExperienced{0x03};
-  if (!at.ipv4) {
-    frame[at.ip + 1] |= kCongestionExperienced << 4;  // the traffic class straddles two bytes
-    return;
-  }
-  const auto header = frame.subspan(at.ip).first<kIpv4>();
-  header[1] |= kCongestionExperienced;
-  const HeaderWriter<kIpv4> ip(header);
-  ip.u16<10>(0);
-  ip.u16<10>(ipv4_checksum(header));
 }
 
 std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out) {

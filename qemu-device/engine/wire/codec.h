@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "frames/ecn.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -65,7 +66,9 @@ struct Bth {
 [[nodiscard]] std::uint32_t frame_bytes(const Packet& packet);
 
 // Marks such a frame "congestion experienced" (RFC 3168) in its IP header.
-void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
+inline void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
+  frames::mark_congestion(frame, at.ip, at.ipv4);
+}
 
 // Writes the frame of `packet` into `out` (the payload's size + kMaxFrameOverhead is enough) and
 // returns its length, at least 60 bytes. Copies the payload once and computes the ICRC right after

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "frame.h"
+#include "frames/bytes.h"
+#include "frames/layout.h"
 #include "frames/sample_frames.h"
 #include "segmentation.h"
 #include "testing/known_bytes.h"
@@ -19,7 +20,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Kind = Unfinished::Kind;
 
-using frames::plain_sum;
+using frames::get16, frames::put16, frames::plain_sum, frames::kAddresses, frames::kTag;
+using frames::kVlanType;
 using test::from_hex;
 
 // A packet as a stack leaves it, with the pseudo header's sum in the checksum field.
@@ -33,7 +35,7 @@ struct Packet {
   unsigned flags = 0x18;
   std::uint32_t sequence = 0xffffff00;
 
-  [[nodiscard]] std::size_t ip() const { return kMacs + tags * kTag + 2; }
+  [[nodiscard]] std::size_t ip() const { return kAddresses + tags * kTag + 2; }
   [[nodiscard]] std::size_t l4() const { return ip() + (v4 ? 20 : 40) + options; }
   [[nodiscard]] std::size_t headers() const { return l4() + (tcp ? 20 + tcp_options : 8); }
   [[nodiscard]] unsigned protocol() const { return tcp ? 6 : 17; }
@@ -52,10 +54,10 @@ struct Packet {
     const auto put8 = [&](std::size_t at, unsigned value) {
       p[at] = static_cast<std::byte>(value);
     };
-    for (std::size_t i = 0; i < kMacs; ++i) put8(i, 0x52 + static_cast<unsigned>(i) * 7);
+    for (std::size_t i = 0; i < kAddresses; ++i) put8(i, 0x52 + static_cast<unsigned>(i) * 7);
     for (unsigned i = 0; i < tags; ++i) {
-      put16(p, kMacs + i * kTag, i + 1 == tags ? kVlanTpid : 0x88a8);
-      put16(p, kMacs + i * kTag + 2, static_cast<std::uint16_t>(100 + i));
+      put16(p, kAddresses + i * kTag, i + 1 == tags ? kVlanType : 0x88a8);
+      put16(p, kAddresses + i * kTag + 2, static_cast<std::uint16_t>(100 + i));
     }
     put16(p, ip() - 2, v4 ? 0x0800 : 0x86dd);
     for (std::size_t i = 0; i < 32; ++i)

@@ -24,7 +24,8 @@
 
 #include "daemon.h"
 #include "fixture.h"
-#include "frame.h"
+#include "frames/bytes.h"
+#include "frames/layout.h"
 #include "uplink.h"
 
 namespace tern::daemon {
@@ -290,23 +291,23 @@ struct Long {
     frame[0] = frame[6] = std::byte{2};
     frame[11] = std::byte{1};
     if (tcp) {
-      put16(frame, 12, kVlanTpid);
-      put16(frame, 14, 5);
+      frames::put16(frame, 12, frames::kVlanType);
+      frames::put16(frame, 14, 5);
     }
-    put16(frame, ip() - 2, 0x0800);
+    frames::put16(frame, ip() - 2, 0x0800);
     const std::span<std::byte> header = frame.subspan(ip());
-    put16(header, 0, 0x4500);
-    put16(header, 2, static_cast<std::uint16_t>(header.size()));
-    put16(header, 8, static_cast<std::uint16_t>(64 << 8 | (tcp ? 6 : 17)));
-    put16(header, 12, 0x0a05);
-    put16(header, 14, 1);
-    put16(header, 16, 0x0a05);
-    put16(header, 18, 9);
-    put16(header, 22, 4791);
+    frames::put16(header, 0, 0x4500);
+    frames::put16(header, 2, static_cast<std::uint16_t>(header.size()));
+    frames::put16(header, 8, static_cast<std::uint16_t>(64 << 8 | (tcp ? 6 : 17)));
+    frames::put16(header, 12, 0x0a05);
+    frames::put16(header, 14, 1);
+    frames::put16(header, 16, 0x0a05);
+    frames::put16(header, 18, 9);
+    frames::put16(header, 22, 4791);
     if (tcp) {
-      put16(header, 32, 0x5018);
+      frames::put16(header, 32, 0x5018);
     } else {
-      put16(header, 24, static_cast<std::uint16_t>(header.size() - 20));
+      frames::put16(header, 24, static_cast<std::uint16_t>(header.size() - 20));
     }
     std::ranges::copy(pattern(payload), frame.begin() + static_cast<std::ptrdiff_t>(headers()));
     return packet;
@@ -326,9 +327,9 @@ TEST_F(UplinkTest, APacketInAVlanIsSegmented) {
   ASSERT_EQ(frames.size(), 5U);
   for (std::size_t i = 0; i < 5; ++i) {
     ASSERT_EQ(frames[i].size(), tcp.headers() + 1000) << i;
-    EXPECT_EQ(get16(frames[i], 12), kVlanTpid);
-    EXPECT_EQ(get16(frames[i], 14), 5);
-    EXPECT_EQ(get16(frames[i], tcp.ip() + 20 + 6), i * 1000) << "sequence number";
+    EXPECT_EQ(frames::get16(frames[i], 12), frames::kVlanType);
+    EXPECT_EQ(frames::get16(frames[i], 14), 5);
+    EXPECT_EQ(frames::get16(frames[i], tcp.ip() + 20 + 6), i * 1000) << "sequence number";
     EXPECT_TRUE(std::ranges::equal(std::span(frames[i]).subspan(tcp.headers()),
                                    std::span(data).subspan(i * 1000, 1000)))
         << i;
@@ -365,10 +366,10 @@ TEST_F(UplinkTest, UnknownPacketsAreCounted) {
   const std::array<std::uint16_t, 5> vnet{1, 0, 0, 34, 8};
   std::memcpy(packet.data(), vnet.data(), sizeof(vnet));
   const std::span<std::byte> frame = std::span(packet).subspan(10);
-  put16(frame, 12, 0x0800);
-  put16(frame, 14, 0x4500);
-  put16(frame, 16, 32);
-  put16(frame, 22, 64 << 8 | 132);
+  frames::put16(frame, 12, 0x0800);
+  frames::put16(frame, 14, 0x4500);
+  frames::put16(frame, 16, 32);
+  frames::put16(frame, 22, 64 << 8 | 132);
   host1->in([&] { send_raw("one", packet); });
   EXPECT_TRUE(wait_until([&] { return one.unfinished() == 1; }));
 }
