@@ -37,18 +37,18 @@ static_assert(sizeof(VnetHeader) == 10);
 
 constexpr std::size_t kFrameMin = frames::kEthernet;
 
-std::optional<Unfinished::Kind> kind_of(std::uint8_t gso_type) {
+std::optional<frames::Unfinished::Kind> kind_of(std::uint8_t gso_type) {
   // Set with ECN, which every segmentation here preserves.
   constexpr unsigned kEcn = 0x80;
   switch (gso_type & ~kEcn) {
     case 0:
-      return Unfinished::Kind::kWhole;
+      return frames::Unfinished::Kind::kWhole;
     case 1:
-      return Unfinished::Kind::kTcp4;
+      return frames::Unfinished::Kind::kTcp4;
     case 4:
-      return Unfinished::Kind::kTcp6;
+      return frames::Unfinished::Kind::kTcp6;
     case 5:
-      return Unfinished::Kind::kUdp;
+      return frames::Unfinished::Kind::kAnyUdp;
     default:
       return std::nullopt;
   }
@@ -147,8 +147,8 @@ bool HostInterface::receive_packet() {
   }
   if (static_cast<std::size_t>(got) < sizeof(header) + kFrameMin) return true;
   std::span<std::byte> frame(data, static_cast<std::size_t>(got) - sizeof(header));
-  Unfinished what{*kind, (header.flags & VnetHeader::kNeedsChecksum) != 0, header.csum_start,
-                  header.csum_offset, header.gso_size};
+  frames::Unfinished what{*kind, (header.flags & VnetHeader::kNeedsChecksum) != 0,
+                          header.csum_start, header.csum_offset, header.gso_size};
   if (const auto tag = tag_of(message)) {
     std::memmove(in_.data(), data, frames::kAddresses);
     std::memcpy(in_.data() + frames::kAddresses, tag->data(), frames::kTag);

@@ -15,7 +15,7 @@
 
 #include "descriptor.h"
 #include "frames/layout.h"
-#include "segmentation.h"
+#include "frames/unfinished.h"
 
 namespace tern::daemon {
 
@@ -62,7 +62,7 @@ class HostInterface {
   Descriptor file_;
   std::atomic<std::uint64_t> unfinished_ = 0;
   std::atomic<std::uint64_t> overruns_ = 0;
-  Segmenter segments_;
+  frames::PacketFinisher segments_;
   // The packet begins at kTag, to leave space for a tag before it.
   alignas(16) std::array<std::byte, frames::kTag + kPacketMax> in_{};
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Unfinished packets: their checksums and segments.
+#include "frames/unfinished.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,17 +13,13 @@
 #include "frames/bytes.h"
 #include "frames/layout.h"
 #include "frames/sample_frames.h"
-#include "segmentation.h"
 #include "testing/known_bytes.h"
 
-namespace tern::daemon {
+namespace tern::frames {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 using Kind = Unfinished::Kind;
 
-using frames::get16, frames::put16, frames::plain_sum, frames::kAddresses, frames::kTag;
-using frames::kVlanType;
 using test::from_hex;
 
 // A packet as a stack leaves it, with the pseudo header's sum in the checksum field.
@@ -40,7 +38,7 @@ struct Packet {
   [[nodiscard]] std::size_t headers() const { return l4() + (tcp ? 20 + tcp_options : 8); }
   [[nodiscard]] unsigned protocol() const { return tcp ? 6 : 17; }
   [[nodiscard]] Unfinished what(std::size_t segment) const {
-    return {tcp ? (v4 ? Kind::kTcp4 : Kind::kTcp6) : Kind::kUdp, true, l4(), tcp ? 16U : 6U,
+    return {tcp ? (v4 ? Kind::kTcp4 : Kind::kTcp6) : Kind::kAnyUdp, true, l4(), tcp ? 16U : 6U,
             segment};
   }
   // The sum of the pseudo header of `bytes` of TCP or UDP.
@@ -104,7 +102,7 @@ struct Packet {
 
 std::vector<Bytes> cut(Bytes packet, const Unfinished& what) {
   std::vector<Bytes> frames;
-  Segmenter segments;
+  PacketFinisher segments;
   const bool fits = segments.start(packet, what);
   EXPECT_EQ(fits, !segments.frame().empty());
   for (; !segments.frame().empty(); segments.next())
@@ -129,7 +127,7 @@ TEST(SegmentationTest, SegmentsMakeTheWhole) {
         for (const std::size_t options : {0U, 8U}) {
           for (const std::size_t size : {1U, 7U, 8U, 99U, 1448U, 9000U}) {
             const Packet p{v4, tcp, 20001, tags, options, tcp ? std::size_t{12} : 0, 0x99};
-            if (p.payload / size > Segmenter::kSegmentsMax) continue;
+            if (p.payload / size > PacketFinisher::kSegmentsMax) continue;
             const Bytes whole = p.make();
             const auto frames = cut(whole, p.what(size));
             ASSERT_EQ(frames.size(), (p.payload + size - 1) / size);
@@ -244,7 +242,7 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, false, good.checksum_start, 16, 100}))
       << "without its checksum";
   EXPECT_TRUE(refused(p4.make(), {Kind::kTcp6, true, good.checksum_start, 16, 100}));
-  EXPECT_TRUE(refused(p4.make(), {Kind::kUdp, true, good.checksum_start, 6, 100}));
+  EXPECT_TRUE(refused(p4.make(), {Kind::kAnyUdp, true, good.checksum_start, 6, 100}));
   EXPECT_TRUE(refused(udp.make(), {Kind::kTcp4, true, good.checksum_start, 16, 100}));
   EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, true, good.checksum_start, 6, 100}));
   EXPECT_TRUE(refused(p4.make(), p4.what(0)));
@@ -313,7 +311,7 @@ TEST(SegmentationTest, DamagedPacketsStayInBounds) {
     if (draw(8) == 0) what.checksum_offset = draw(packet.size() + 8);
     if (draw(8) == 0) packet.resize(draw(packet.size() + 1));
     packet.shrink_to_fit();
-    Segmenter segments;
+    PacketFinisher segments;
     if (!segments.start(packet, what)) continue;
     ++taken;
     std::size_t frames = 0;
@@ -322,10 +320,10 @@ TEST(SegmentationTest, DamagedPacketsStayInBounds) {
       ASSERT_GE(segments.frame().data(), packet.data());
       ASSERT_LE(segments.frame().data() + segments.frame().size(), packet.data() + packet.size());
     }
-    ASSERT_LE(frames, Segmenter::kSegmentsMax);
+    ASSERT_LE(frames, PacketFinisher::kSegmentsMax);
   }
   EXPECT_GT(taken, 10'000U);
 }
 
 }  // namespace
-}  // namespace tern::daemon
+}  // namespace tern::frames

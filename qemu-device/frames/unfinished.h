@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <span>
 
-namespace tern::daemon {
+namespace tern::frames {
 
 // The work left to do on a packet, as described by a stack.
 struct Unfinished {
-  enum class Kind : std::uint8_t { kWhole, kTcp4, kTcp6, kUdp };
+  enum class Kind : std::uint8_t { kWhole, kTcp4, kTcp6, kAnyUdp };
   Kind kind = Kind::kWhole;
   // The checksum of the bytes from `checksum_start` on goes `checksum_offset` bytes after it. The
   // field has the sum of the pseudo header. Always true for packets to be segmented.
@@ -25,7 +25,7 @@ struct Unfinished {
   std::size_t segment = 0;  // bytes of payload in each segment but the last
 };
 
-class Segmenter {
+class PacketFinisher {
  public:
   // Limit of the headers of a packet to segment, in bytes.
   static constexpr std::size_t kHeadersMax = 256;
@@ -59,4 +59,4 @@ class Segmenter {
   unsigned number_ = 0;  // of the next segment
 };
 
-}  // namespace tern::daemon
+}  // namespace tern::frames

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "segmentation.h"
+#include "frames/unfinished.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,55 +8,11 @@
 #include "frames/bytes.h"
 #include "frames/layout.h"
 
-namespace tern::daemon {
+namespace tern::frames {
 
 namespace {
 
-using frames::get16, frames::put16, frames::kAddresses, frames::kTag, frames::kVlanType;
-
-constexpr std::uint16_t kIpv4 = 0x0800;
-constexpr std::uint16_t kIpv6 = 0x86dd;
-constexpr std::uint16_t kServiceTag = 0x88a8;
 constexpr unsigned kTagsMax = 2;
-
-constexpr std::size_t kIpv4Header = 20;
-constexpr std::size_t kIpv4Length = 2;
-constexpr std::size_t kIpv4Id = 4;
-constexpr std::size_t kIpv4Fragment = 6;
-constexpr std::uint16_t kFragmentMask = 0x3fff;  // "more fragments" and the offset
-constexpr std::size_t kIpv4Protocol = 9;
-constexpr std::size_t kIpv4Checksum = 10;
-constexpr std::size_t kIpv4Addresses = 12;
-constexpr std::size_t kIpv6Header = 40;
-constexpr std::size_t kIpv6Length = 4;
-constexpr std::size_t kIpv6Next = 6;
-constexpr std::size_t kIpv6Addresses = 8;
-
-constexpr unsigned kTcp = 6;
-constexpr unsigned kUdp = 17;
-constexpr std::size_t kTcpHeader = 20;
-constexpr std::size_t kTcpSequence = 4;
-constexpr std::size_t kTcpOffset = 12;
-constexpr std::size_t kTcpFlags = 13;
-constexpr std::size_t kTcpChecksum = 16;
-constexpr std::byte kFinPsh{0x09};
-constexpr std::byte kCwr{0x80};
-constexpr std::size_t kUdpHeader = 8;
-constexpr std::size_t kUdpLength = 4;
-constexpr std::size_t kUdpChecksum = 6;
-
-unsigned get8(std::span<const std::byte> from, std::size_t at) {
-  return std::to_integer<unsigned>(from[at]);
-}
-
-std::uint32_t get32(std::span<const std::byte> from, std::size_t at) {
-  return std::uint32_t{get16(from, at)} << 16 | get16(from, at + 2);
-}
-
-void put32(std::span<std::byte> to, std::size_t at, std::uint32_t value) {
-  put16(to, at, static_cast<std::uint16_t>(value >> 16));
-  put16(to, at + 2, static_cast<std::uint16_t>(value));
-}
 
 std::uint64_t fold(std::uint64_t sum) {
   while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
@@ -85,7 +41,7 @@ void put_checksum(std::span<std::byte> to, std::size_t at, std::uint64_t sum, bo
 }
 
 // Completes the checksum of TCP or UDP over any protocol. SCTP's checksum is not a sum.
-bool complete_checksum(std::span<std::byte> packet, const Unfinished& what) {
+bool finish_checksum(std::span<std::byte> packet, const Unfinished& what) {
   const std::size_t start = what.checksum_start;
   const std::size_t offset = what.checksum_offset;
   if (offset != kTcpChecksum && offset != kUdpChecksum) return false;
@@ -101,7 +57,7 @@ bool leads_to(std::span<const std::byte> packet, std::size_t ip, std::size_t l4,
   constexpr unsigned kHopByHop = 0;
   constexpr unsigned kDestination = 60;
   unsigned next = get8(packet, ip + kIpv6Next);
-  std::size_t at = ip + kIpv6Header;
+  std::size_t at = ip + kIpv6;
   while (at < l4 && (next == kHopByHop || next == kDestination)) {
     if (l4 - at < 8) return false;
     next = get8(packet, at);
@@ -112,12 +68,12 @@ bool leads_to(std::span<const std::byte> packet, std::size_t ip, std::size_t l4,
 
 }  // namespace
 
-bool Segmenter::start(std::span<std::byte> packet, const Unfinished& what) {
+bool PacketFinisher::start(std::span<std::byte> packet, const Unfinished& what) {
   packet_ = packet;
   frame_ = {};
   at_ = packet.size();
   if (what.kind == Unfinished::Kind::kWhole) {
-    if (what.checksum && !complete_checksum(packet, what)) return false;
+    if (what.checksum && !finish_checksum(packet, what)) return false;
     frame_ = packet;
     return true;
   }
@@ -126,12 +82,11 @@ bool Segmenter::start(std::span<std::byte> packet, const Unfinished& what) {
   return true;
 }
 
-bool Segmenter::parse(const Unfinished& what) {
+bool PacketFinisher::parse(const Unfinished& what) {
   if (!what.checksum || !parse_ip(what)) return false;
-  if (packet_.size() - l4_ < (tcp_ ? kTcpHeader : kUdpHeader)) return false;
-  const std::size_t header =
-      tcp_ ? std::size_t{4} * (get8(packet_, l4_ + kTcpOffset) >> 4) : kUdpHeader;
-  if (header < (tcp_ ? kTcpHeader : kUdpHeader) || packet_.size() - l4_ <= header) return false;
+  if (packet_.size() - l4_ < (tcp_ ? kTcp : kUdp)) return false;
+  const std::size_t header = tcp_ ? std::size_t{4} * (get8(packet_, l4_ + kTcpOffset) >> 4) : kUdp;
+  if (header < (tcp_ ? kTcp : kUdp) || packet_.size() - l4_ <= header) return false;
   headers_size_ = l4_ + header;
   segment_ = what.segment;
   if (headers_size_ > kHeadersMax || segment_ == 0) return false;
@@ -144,34 +99,33 @@ bool Segmenter::parse(const Unfinished& what) {
 
 // Finds the IP header, cuts off the bytes after the IP packet, and checks that TCP or UDP is where
 // the stack says. Refuses a frame without space for one byte of payload.
-bool Segmenter::parse_ip(const Unfinished& what) {
+bool PacketFinisher::parse_ip(const Unfinished& what) {
   std::size_t type_at = kAddresses;
   if (packet_.size() < kAddresses + kTagsMax * kTag + 2) return false;
   for (unsigned i = 0; i < kTagsMax; ++i) {
     const std::uint16_t tpid = get16(packet_, type_at);
-    if (tpid == kVlanType || tpid == kServiceTag) type_at += kTag;
+    if (tpid == kVlanType || tpid == kServiceVlanType) type_at += kTag;
   }
-  v4_ = get16(packet_, type_at) == kIpv4;
-  if (!v4_ && get16(packet_, type_at) != kIpv6) return false;
-  if (what.kind != Unfinished::Kind::kUdp && v4_ != (what.kind == Unfinished::Kind::kTcp4))
+  v4_ = get16(packet_, type_at) == kIpv4Type;
+  if (!v4_ && get16(packet_, type_at) != kIpv6Type) return false;
+  if (what.kind != Unfinished::Kind::kAnyUdp && v4_ != (what.kind == Unfinished::Kind::kTcp4))
     return false;
-  tcp_ = what.kind != Unfinished::Kind::kUdp;
+  tcp_ = what.kind != Unfinished::Kind::kAnyUdp;
   ip_ = type_at + 2;
   l4_ = what.checksum_start;
   if (what.checksum_offset != (tcp_ ? kTcpChecksum : kUdpChecksum)) return false;
-  if (l4_ >= packet_.size() || l4_ < ip_ || l4_ - ip_ < (v4_ ? kIpv4Header : kIpv6Header))
-    return false;
+  if (l4_ >= packet_.size() || l4_ < ip_ || l4_ - ip_ < (v4_ ? kIpv4 : kIpv6)) return false;
 
-  const unsigned protocol = tcp_ ? kTcp : kUdp;
+  const unsigned protocol = tcp_ ? kTcpProtocol : kUdpProtocol;
   const std::size_t length =
-      v4_ ? get16(packet_, ip_ + kIpv4Length) : kIpv6Header + get16(packet_, ip_ + kIpv6Length);
+      v4_ ? get16(packet_, ip_ + kIpv4Length) : kIpv6 + get16(packet_, ip_ + kIpv6Length);
   if (length > packet_.size() - ip_ || length <= l4_ - ip_) return false;
   if (v4_) {
     const std::size_t header = std::size_t{4} * (get8(packet_, ip_) & 0xf);
     if (get8(packet_, ip_) >> 4 != 4 || header != l4_ - ip_ ||
         get8(packet_, ip_ + kIpv4Protocol) != protocol)
       return false;
-    if ((get16(packet_, ip_ + kIpv4Fragment) & kFragmentMask) != 0) return false;
+    if ((get16(packet_, ip_ + kIpv4Fragment) & kIpv4FragmentMask) != 0) return false;
   } else if (get8(packet_, ip_) >> 4 != 6 || !leads_to(packet_, ip_, l4_, protocol)) {
     return false;
   }
@@ -179,7 +133,7 @@ bool Segmenter::parse_ip(const Unfinished& what) {
   return true;
 }
 
-void Segmenter::next() {
+void PacketFinisher::next() {
   if (at_ == packet_.size()) {
     frame_ = {};
     return;
@@ -187,7 +141,7 @@ void Segmenter::next() {
   make_segment();
 }
 
-void Segmenter::make_segment() {
+void PacketFinisher::make_segment() {
   const std::size_t size = std::min(segment_, packet_.size() - at_);
   const auto segment = packet_.subspan(at_ - headers_size_, headers_size_ + size);
   std::ranges::copy(std::span(headers_).first(headers_size_), segment.begin());
@@ -200,20 +154,20 @@ void Segmenter::make_segment() {
     put16(ip, kIpv4Checksum, 0);
     put_checksum(ip, kIpv4Checksum, sum_of(ip.first(l4_ - ip_)), false);
   } else {
-    put16(ip, kIpv6Length, static_cast<std::uint16_t>(ip.size() - kIpv6Header));
+    put16(ip, kIpv6Length, static_cast<std::uint16_t>(ip.size() - kIpv6));
   }
   if (tcp_) {
     put32(l4, kTcpSequence,
           get32(l4, kTcpSequence) + static_cast<std::uint32_t>(at_ - headers_size_));
-    if (at_ + size != packet_.size()) l4[kTcpFlags] &= ~kFinPsh;
-    if (number_ != 0) l4[kTcpFlags] &= ~kCwr;
+    if (at_ + size != packet_.size()) l4[kTcpFlags] &= ~std::byte{kFinPsh};
+    if (number_ != 0) l4[kTcpFlags] &= ~std::byte{kCwr};
   } else {
     put16(l4, kUdpLength, static_cast<std::uint16_t>(l4.size()));
   }
   const std::size_t checksum = tcp_ ? kTcpChecksum : kUdpChecksum;
   put16(l4, checksum, 0);
   const auto addresses = v4_ ? ip.subspan(kIpv4Addresses, 8) : ip.subspan(kIpv6Addresses, 32);
-  const std::uint64_t pseudo = sum_of(addresses) + (tcp_ ? kTcp : kUdp) + l4.size();
+  const std::uint64_t pseudo = sum_of(addresses) + (tcp_ ? kTcpProtocol : kUdpProtocol) + l4.size();
   put_checksum(l4, checksum, pseudo + sum_of(l4), !tcp_);
 
   frame_ = segment;
@@ -221,4 +175,4 @@ void Segmenter::make_segment() {
   ++number_;
 }
 
-}  // namespace tern::daemon
+}  // namespace tern::frames
