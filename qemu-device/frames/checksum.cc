@@ -103,11 +103,13 @@ std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum) {
   return fold(std::uint64_t{folded} + sum);
 }
 
-bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset) {
+bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset,
+                       Zero zero) {
   if (start > frame.size() || offset > frame.size() - start || frame.size() - start - offset < 2)
     return false;
   const auto value = static_cast<std::uint16_t>(~ones_sum(frame.subspan(start)));
-  put16(frame, start + offset, value == 0 ? std::uint16_t{0xffff} : value);
+  put16(frame, start + offset,
+        value == 0 && zero == Zero::kReplaced ? std::uint16_t{0xffff} : value);
   return true;
 }
 

@@ -28,10 +28,12 @@ namespace tern::frames {
   return static_cast<std::uint16_t>(~sum);
 }
 
-// TERN_ETH_OP_CSUM. A result of 0 becomes 0xffff, as in Linux. Returns false if the offsets do not
+// Whether a checksum of 0 becomes 0xffff, which means the same sum. In UDP, 0 means no checksum.
+enum class Zero : std::uint8_t { kReplaced, kKept };
+// TERN_ETH_OP_CSUM; by default with 0 replaced, as in Linux. Returns false if the offsets do not
 // lie in the frame.
 [[nodiscard]] bool complete_checksum(std::span<std::byte> frame, std::size_t start,
-                                     std::size_t offset);
+                                     std::size_t offset, Zero zero = Zero::kReplaced);
 // TERN_ETH_OP_IP_CSUM: fills in the checksums of the outer IPv4 header and of TCP or UDP. A UDP
 // checksum of 0 becomes 0xffff.
 void fill_checksums(std::span<std::byte> frame, const Level& level);

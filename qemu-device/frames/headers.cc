@@ -133,6 +133,7 @@ class Parser {
         break;
       }
       constexpr std::uint32_t kSegmentsLeft = 3;
+      level_.routing |= next == kRouting;
       if (next == kRouting && get8(frame_, at + kSegmentsLeft) != 0) break;
       const std::uint32_t length = 8 * (1U + get8(frame_, at + 1));
       if (length > end_ - at) break;

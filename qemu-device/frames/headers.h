@@ -30,6 +30,7 @@ struct Level {
       false;  // IP or UDP say that they are longer than the frame; the end is that of the frame
   bool esp = false;  // the IP packet is not a fragment and contains ESP, of which `spi` is set
   std::array<std::uint8_t, 4> spi{};
+  bool routing = false;  // an IPv6 routing header, even one with no segments left
   bool fragment =
       false;  // any fragment; only the first of a packet has TCP or UDP, and it is not parsed
 

@@ -10,21 +10,27 @@
 
 namespace tern::frames {
 
-std::optional<Segmenter> Segmenter::make(std::span<const std::byte> headers, std::size_t length,
-                                         const tern_eth_offload& ops) {
-  const std::size_t mss = le(ops.mss);
-  if (headers.size() != le(ops.header_len) || headers.size() > kMaxHeaders || mss == 0) return {};
-  if (length < headers.size() || length > TERN_ETH_MAX_TSO) return {};
+std::optional<Segmenter> Segmenter::make(const Level& headers, std::size_t payload,
+                                         std::size_t mss) {
+  if ((!headers.tcp() && !headers.udp()) || headers.payload > kMaxHeaders || mss == 0) return {};
   Segmenter s;
-  s.level_ = parse_template(headers);
-  const bool udp = (le(ops.ops) & TERN_ETH_OP_USO) != 0;
-  if (!(udp ? s.level_.udp() : s.level_.tcp())) return {};
-  if (s.level_.payload != headers.size() || s.level_.l4 != le(ops.csum_start)) return {};
-  s.payload_ = length - headers.size();
+  s.level_ = headers;
+  s.payload_ = payload;
   s.mss_ = mss;
-  s.count_ = std::max<std::size_t>(1, (s.payload_ + mss - 1) / mss);
+  s.count_ = std::max<std::size_t>(1, (payload + mss - 1) / mss);
   if (s.count_ > kMaxSegments) return {};
   return s;
+}
+
+std::optional<Segmenter> Segmenter::make(std::span<const std::byte> headers, std::size_t length,
+                                         const tern_eth_offload& ops) {
+  if (headers.size() != le(ops.header_len) || headers.size() > kMaxHeaders) return {};
+  if (length < headers.size() || length > TERN_ETH_MAX_TSO) return {};
+  const Level level = parse_template(headers);
+  const bool udp = (le(ops.ops) & TERN_ETH_OP_USO) != 0;
+  if (!(udp ? level.udp() : level.tcp())) return {};
+  if (level.payload != headers.size() || level.l4 != le(ops.csum_start)) return {};
+  return make(level, length - headers.size(), le(ops.mss));
 }
 
 Segmenter::Piece Segmenter::piece(std::size_t i) const {

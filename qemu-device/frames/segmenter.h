@@ -18,10 +18,16 @@ class Segmenter {
   static constexpr std::size_t kMaxSegments =
       8192;  // 64 KiB in segments of 8 bytes, the smallest of Linux
 
-  // `headers`: the first header_len bytes. `length`: bytes of the whole frame. Returns nothing if
-  // they are not the headers of TCP (of UDP with TERN_ETH_OP_USO) over IPv4 or IPv6 and nothing
-  // else, if mss is 0, if csum_start is not where TCP or UDP starts, or if a limit is exceeded. The
-  // lengths in the headers do not matter. A frame without payload is one segment.
+  // Segments of `mss` bytes of payload, for headers parsed by parse_template(). Returns nothing if
+  // they are not the headers of TCP or UDP over IPv4 or IPv6, if mss is 0, or if a limit is
+  // exceeded. A frame without payload is one segment.
+  [[nodiscard]] static std::optional<Segmenter> make(const Level& headers, std::size_t payload,
+                                                     std::size_t mss);
+  // The same by a descriptor. `headers`: the first header_len bytes. `length`: bytes of the whole
+  // frame. Returns nothing if they are not the headers of TCP (of UDP with TERN_ETH_OP_USO) over
+  // IPv4 or IPv6 and nothing else, if mss is 0, if csum_start is not where TCP or UDP starts, or if
+  // a limit is exceeded. The lengths in the headers do not matter. A frame without payload is one
+  // segment.
   [[nodiscard]] static std::optional<Segmenter> make(std::span<const std::byte> headers,
                                                      std::size_t length,
                                                      const tern_eth_offload& ops);

@@ -9,7 +9,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+
+#include "frames/segmenter.h"
 
 namespace tern::frames {
 
@@ -27,36 +30,23 @@ struct Unfinished {
 
 class PacketFinisher {
  public:
-  // Limit of the headers of a packet to segment, in bytes.
-  static constexpr std::size_t kHeadersMax = 256;
-  // Segments of one packet: 64 KiB in the shortest that Linux makes, of 8 bytes (TCP_MIN_GSO_SIZE).
-  static constexpr std::size_t kSegmentsMax = 8192;
-
   // Starts with a packet, from its Ethernet header on, which next() and this function change.
-  // Returns false, and has no frame, if `what` does not fit the packet.
+  // Returns false, and has no frame, if `what` does not fit the packet, or if a limit of Segmenter
+  // is exceeded.
   bool start(std::span<std::byte> packet, const Unfinished& what);
   // The current frame, valid until next() or start(). Empty: there are no more.
   [[nodiscard]] std::span<const std::byte> frame() const { return frame_; }
   void next();
 
  private:
-  bool parse(const Unfinished& what);
-  bool parse_ip(const Unfinished& what);
-  void make_segment();
-
-  std::span<std::byte> packet_;
   std::span<const std::byte> frame_;
 
   // Set for a packet that is segmented.
-  std::array<std::byte, kHeadersMax> headers_{};  // as received
+  std::optional<Segmenter> segmenter_;
+  std::span<std::byte> packet_;
+  std::array<std::byte, Segmenter::kMaxHeaders> headers_{};  // as received
   std::size_t headers_size_ = 0;
-  std::size_t ip_ = 0;  // offset of the IP header
-  std::size_t l4_ = 0;  // of the TCP or UDP header
-  bool v4_ = false;
-  bool tcp_ = false;
-  std::size_t segment_ = 0;
-  std::size_t at_ = 0;   // offset of the next segment's payload in the packet; at its end: no more
-  unsigned number_ = 0;  // of the next segment
+  std::size_t number_ = 0;  // of the next segment
 };
 
 }  // namespace tern::frames

@@ -127,7 +127,7 @@ TEST(SegmentationTest, SegmentsMakeTheWhole) {
         for (const std::size_t options : {0U, 8U}) {
           for (const std::size_t size : {1U, 7U, 8U, 99U, 1448U, 9000U}) {
             const Packet p{v4, tcp, 20001, tags, options, tcp ? std::size_t{12} : 0, 0x99};
-            if (p.payload / size > PacketFinisher::kSegmentsMax) continue;
+            if (p.payload / size > Segmenter::kMaxSegments) continue;
             const Bytes whole = p.make();
             const auto frames = cut(whole, p.what(size));
             ASSERT_EQ(frames.size(), (p.payload + size - 1) / size);
@@ -320,7 +320,7 @@ TEST(SegmentationTest, DamagedPacketsStayInBounds) {
       ASSERT_GE(segments.frame().data(), packet.data());
       ASSERT_LE(segments.frame().data() + segments.frame().size(), packet.data() + packet.size());
     }
-    ASSERT_LE(frames, PacketFinisher::kSegmentsMax);
+    ASSERT_LE(frames, Segmenter::kMaxSegments);
   }
   EXPECT_GT(taken, 10'000U);
 }
