@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Ethernet header of a frame: its tag, and where its payload begins.
+// The Ethernet header of a frame: its addresses, its tag, and where its payload begins.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -11,6 +13,24 @@
 #include "frames/layout.h"
 
 namespace tern::frames {
+
+using Mac = std::array<std::uint8_t, 6>;
+inline constexpr Mac kBroadcast = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+// `frame` has a whole Ethernet header.
+[[nodiscard]] inline Mac destination(std::span<const std::byte> frame) {
+  Mac mac;
+  std::memcpy(mac.data(), frame.data(), mac.size());
+  return mac;
+}
+
+[[nodiscard]] inline bool is_group(const Mac& mac) { return (mac[0] & 1) != 0; }
+
+[[nodiscard]] inline std::uint64_t as_number(const std::uint8_t* mac) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, mac, sizeof(Mac));
+  return number;
+}
 
 // Whether the outer tag is of type 0x8100, and complete with the type that follows it.
 [[nodiscard]] inline bool is_tagged(std::span<const std::byte> frame) {

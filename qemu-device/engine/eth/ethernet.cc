@@ -8,7 +8,7 @@
 
 #include "core/limits.h"
 #include "eth/addresses.h"
-#include "eth/frame_bytes.h"
+#include "frames/ethernet.h"
 #include "objects/context.h"
 #include "objects/uar_pages.h"
 
@@ -301,7 +301,7 @@ Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id)
   if (!is_destination(cmd.dest, dest_id)) return TERN_ST_BAD_HANDLE;
   if (const Status st = steering.create(cmd, id); st != TERN_ST_OK) return st;
   if (claims(cmd)) {
-    const std::uint64_t mac = as_number(cmd.value.dmac);
+    const std::uint64_t mac = frames::as_number(cmd.value.dmac);
     ++claims_[mac];
     claim_of_[*id] = mac;
   }

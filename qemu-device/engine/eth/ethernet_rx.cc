@@ -6,8 +6,8 @@
 
 #include "eth/addresses.h"
 #include "eth/ethernet.h"
-#include "eth/frame_bytes.h"
 #include "eth/rx_frame.h"
+#include "eth/size_class.h"
 #include "frames/ethernet.h"
 #include "objects/context.h"
 
@@ -30,8 +30,8 @@ std::uint16_t vlan_of(std::span<const std::byte> frame) {
 // ---- filter ----
 
 bool Ethernet::mac_wanted(const Mac& dst) const {
-  if (dst == addresses_.mac() || dst == kBroadcast) return true;
-  if (is_group(dst) && (le(filter_.flags) & TERN_RXF_ALLMULTI)) return true;
+  if (dst == addresses_.mac() || dst == frames::kBroadcast) return true;
+  if (frames::is_group(dst) && (le(filter_.flags) & TERN_RXF_ALLMULTI)) return true;
   const auto list = std::span(filter_.macs).first(le(filter_.num_macs));
   return std::ranges::any_of(
       list, [&](const auto& mac) { return std::memcmp(mac, dst.data(), dst.size()) == 0; });
@@ -40,7 +40,7 @@ bool Ethernet::mac_wanted(const Mac& dst) const {
 bool Ethernet::wanted(std::span<const std::byte> frame) const {
   const std::uint16_t flags = le(filter_.flags);
   if (flags & TERN_RXF_PROMISC) return true;
-  if (!mac_wanted(destination(frame))) return false;
+  if (!mac_wanted(frames::destination(frame))) return false;
   const std::uint16_t vlan = vlan_of(frame);
   if (vlan == 0 || !(flags & TERN_RXF_VLANS)) return true;
   return (le(filter_.vlans[vlan / 32]) >> (vlan % 32)) & 1;
@@ -86,11 +86,11 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
 // Delivers a frame that this port sends to its own receivers. Returns whether the frame also goes
 // to the wire.
 bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender) {
-  const Mac dst = destination(frame);
+  const Mac dst = frames::destination(frame);
   const bool raw = sender.qpn != 0;
-  const bool group = is_group(dst);
+  const bool group = frames::is_group(dst);
   const bool own = raw && dst == addresses_.mac();
-  if (!own && !(raw && group) && !claims_.contains(as_number(dst.data()))) return true;
+  if (!own && !(raw && group) && !claims_.contains(frames::as_number(dst.data()))) return true;
   const frames::Headers headers = frames::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
   const bool taken = steer(rx, &sender);
@@ -152,7 +152,7 @@ void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* s
 
 void Ethernet::give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sender) {
   const bool back = sender != nullptr && sender->qpn == qpn && sender->skip_self &&
-                    is_group(destination(frame.bytes));
+                    frames::is_group(frames::destination(frame.bytes));
   if (back) return;
   examine(frame);
   if (context_.receive_frame(qpn, frame)) count_received(frame);
@@ -175,9 +175,10 @@ void Ethernet::count_received(RxFrame& frame) {
   counters.add_eth(TERN_ETH_CNT_RX_PACKETS);
   counters.add_eth(TERN_ETH_CNT_RX_BYTES, frame.bytes.size());
   counters.add_eth(TERN_ETH_CNT_RX_SIZES + size_class(frame.bytes.size()));
-  const Mac dst = destination(frame.bytes);
-  if (is_group(dst))
-    counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_RX_BROADCAST : TERN_ETH_CNT_RX_MULTICAST);
+  const Mac dst = frames::destination(frame.bytes);
+  if (frames::is_group(dst))
+    counters.add_eth(dst == frames::kBroadcast ? TERN_ETH_CNT_RX_BROADCAST
+                                               : TERN_ETH_CNT_RX_MULTICAST);
 }
 
 // ---- receive queues ----

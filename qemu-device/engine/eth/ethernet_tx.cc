@@ -5,7 +5,8 @@
 
 #include "eth/addresses.h"
 #include "eth/ethernet.h"
-#include "eth/frame_bytes.h"
+#include "eth/size_class.h"
+#include "frames/ethernet.h"
 #include "objects/context.h"
 
 namespace tern {
@@ -263,9 +264,10 @@ void Ethernet::count_sent(std::span<const std::byte> frame, std::size_t bytes) {
   counters.add_eth(TERN_ETH_CNT_TX_PACKETS);
   counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes);
   counters.add_eth(TERN_ETH_CNT_TX_SIZES + size_class(frame.size()));
-  const Mac dst = destination(frame);
-  if (is_group(dst))
-    counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_TX_BROADCAST : TERN_ETH_CNT_TX_MULTICAST);
+  const Mac dst = frames::destination(frame);
+  if (frames::is_group(dst))
+    counters.add_eth(dst == frames::kBroadcast ? TERN_ETH_CNT_TX_BROADCAST
+                                               : TERN_ETH_CNT_TX_MULTICAST);
 }
 
 }  // namespace tern
