@@ -15,39 +15,30 @@
 #include <cstring>
 #include <optional>
 
+#include "frames/vnet_header.h"
+
 namespace tern::daemon {
 
 namespace {
+
+using frames::VnetHeader;
 
 // Size of a packet socket's buffer: more than the 208 KiB of most hosts, because many packets of 64
 // KiB may arrive at once.
 constexpr int kReceiveBuffer = 8 << 20;
 
-// struct virtio_net_hdr of linux/virtio_net.h, which is no C++.
-struct VnetHeader {
-  static constexpr std::uint8_t kNeedsChecksum = 1;
-  std::uint8_t flags;
-  std::uint8_t gso_type;
-  std::uint16_t hdr_len;
-  std::uint16_t gso_size;
-  std::uint16_t csum_start;
-  std::uint16_t csum_offset;
-};
-static_assert(sizeof(VnetHeader) == 10);
-
 constexpr std::size_t kFrameMin = frames::kEthernet;
 
 std::optional<frames::Unfinished::Kind> kind_of(std::uint8_t gso_type) {
-  // Set with ECN, which every segmentation here preserves.
-  constexpr unsigned kEcn = 0x80;
-  switch (gso_type & ~kEcn) {
+  // Every segmentation here preserves ECN.
+  switch (gso_type & ~VnetHeader::kEcn) {
     case 0:
       return frames::Unfinished::Kind::kWhole;
-    case 1:
+    case VnetHeader::kTcp4:
       return frames::Unfinished::Kind::kTcp4;
-    case 4:
+    case VnetHeader::kTcp6:
       return frames::Unfinished::Kind::kTcp6;
-    case 5:
+    case VnetHeader::kAnyUdp:
       return frames::Unfinished::Kind::kAnyUdp;
     default:
       return std::nullopt;

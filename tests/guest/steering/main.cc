@@ -29,6 +29,7 @@
 #include "frame.h"
 #include "frames/headers.h"
 #include "program.h"
+#include "testing/packet_socket.h"
 
 namespace guest::steering {
 namespace {
@@ -67,32 +68,13 @@ class PacketSocket {
   // The mark with which the frame arrives; nothing if it does not.
   [[nodiscard]] std::optional<std::uint32_t> receive(const Bytes& frame) const {
     for (;;) {
-      Bytes arrived(2048);
-      std::array<char, 256> control;
-      iovec data{arrived.data(), arrived.size()};
-      msghdr message{};
-      message.msg_iov = &data;
-      message.msg_iovlen = 1;
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      const ssize_t size = recvmsg(fd_, &message, 0);
-      if (size < 0) return {};
-      arrived.resize(static_cast<std::size_t>(size));
-      if (arrived == frame) return mark_of(message);
+      auto arrived = tern::test::ReceivedFrame::take(fd_, 2048);
+      if (!arrived) return {};
+      if (arrived->bytes == frame) return arrived->control<std::uint32_t>(SOL_SOCKET, SO_MARK);
     }
   }
 
  private:
-  static std::optional<std::uint32_t> mark_of(msghdr& message) {
-    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_MARK) continue;
-      std::uint32_t mark;
-      std::memcpy(&mark, CMSG_DATA(c), sizeof(mark));
-      return mark;
-    }
-    return {};
-  }
-
   int fd_;
 };
 

@@ -2,7 +2,7 @@
 // Compares the engine's checksums and segments with those of Linux, byte by byte: frames that ask
 // for an offload leave a device without any, va, so that Linux does it in software, and arrive at
 // vb. What the engine coalesces, Linux must cut into the same frames again.
-// qemu-device/engine/tests/linux-offloads makes both.
+// qemu-device/engine/tests/offloads/run makes both.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -18,9 +18,13 @@
 #include <optional>
 
 #include "eth/coalesce.h"
+#include "frames/bytes.h"
 #include "frames/checksum.h"
+#include "frames/layout.h"
 #include "frames/sample_frames.h"
 #include "frames/segmenter.h"
+#include "frames/vnet_header.h"
+#include "testing/packet_socket.h"
 
 namespace tern::eth {
 
@@ -29,22 +33,6 @@ using namespace frames;
 namespace {
 
 constexpr unsigned kFrames = 2000;
-
-// struct virtio_net_hdr, which C++ cannot include.
-struct VnetHeader {
-  std::uint8_t flags;
-  std::uint8_t gso_type;
-  std::uint16_t hdr_len;
-  std::uint16_t gso_size;
-  std::uint16_t csum_start;
-  std::uint16_t csum_offset;
-};
-static_assert(sizeof(VnetHeader) == 10);
-constexpr std::uint8_t kNeedsChecksum = 1;
-constexpr std::uint8_t kTcp4 = 1;
-constexpr std::uint8_t kTcp6 = 4;
-constexpr std::uint8_t kUdp = 5;
-constexpr std::uint8_t kEcn = 0x80;
 
 void require(bool holds, const char* what) {
   if (holds) return;
@@ -85,38 +73,24 @@ class Wire {
   // comes.
   [[nodiscard]] Bytes receive(const Bytes& like) const {
     for (;;) {
-      Bytes frame(70'000);
-      std::array<char, 256> control;
-      iovec data{frame.data(), frame.size()};
-      msghdr message{};
-      message.msg_iov = &data;
-      message.msg_iovlen = 1;
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      const ssize_t size = recvmsg(fd_, &message, 0);
-      if (size < 0) return {};
-      frame.resize(static_cast<std::size_t>(size));
-      if (frame.size() < 14 || !std::equal(like.begin(), like.begin() + 12, frame.begin()))
+      auto received = test::ReceivedFrame::take(fd_, 70'000);
+      if (!received) return {};
+      Bytes& frame = received->bytes;
+      if (frame.size() < kEthernet ||
+          !std::equal(like.begin(), like.begin() + kAddresses, frame.begin()))
         continue;
-      put_tag_back(message, frame);
+      // The stack takes the outer tag off.
+      const auto aux = received->control<tpacket_auxdata>(SOL_PACKET, PACKET_AUXDATA);
+      if (aux && (aux->tp_status & TP_STATUS_VLAN_VALID) != 0) {
+        frame.insert(frame.begin() + kAddresses, kTag, std::byte{0});
+        put16(frame, kAddresses, aux->tp_vlan_tpid);
+        put16(frame, kAddresses + 2, aux->tp_vlan_tci);
+      }
       return frame;
     }
   }
 
  private:
-  // The stack takes the outer tag off.
-  static void put_tag_back(msghdr& message, Bytes& frame) {
-    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
-      tpacket_auxdata aux;
-      std::memcpy(&aux, CMSG_DATA(c), sizeof(aux));
-      if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0) return;
-      frame.insert(frame.begin() + 12, 4, std::byte{0});
-      put16(frame, 12, aux.tp_vlan_tpid);
-      put16(frame, 14, aux.tp_vlan_tci);
-    }
-  }
-
   int fd_;
 };
 
@@ -164,7 +138,7 @@ bool same(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss
   Bytes frame = f.make();
   put16(frame, f.checksum(), static_cast<std::uint16_t>(f.pseudo(frame, frame.size() - f.l4())));
   VnetHeader offload{};
-  offload.flags = kNeedsChecksum;
+  offload.flags = VnetHeader::kNeedsChecksum;
   offload.hdr_len = static_cast<std::uint16_t>(f.headers());
   offload.csum_start = static_cast<std::uint16_t>(f.l4());
   offload.csum_offset = static_cast<std::uint16_t>(f.checksum() - f.l4());
@@ -173,8 +147,8 @@ bool same(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss
     expected = {frame};
     (void)complete_checksum(expected[0], offload.csum_start, offload.csum_offset);
   } else {
-    offload.gso_type = f.udp() ? kUdp : f.v4 ? kTcp4 : kTcp6;
-    if (f.tcp() && (f.flags & 0x80) != 0) offload.gso_type |= kEcn;
+    offload.gso_type = f.udp() ? VnetHeader::kAnyUdp : f.v4 ? VnetHeader::kTcp4 : VnetHeader::kTcp6;
+    if (f.tcp() && (f.flags & 0x80) != 0) offload.gso_type |= VnetHeader::kEcn;
     offload.gso_size = static_cast<std::uint16_t>(mss);
     expected = segments(f, frame, mss);
   }
@@ -229,8 +203,8 @@ bool same_again(const Wire& out, const Wire& in, Packet& packet) {
   const auto headers = packet.headers.finish();
   const Level level = parse_template(headers);
   VnetHeader offload{};
-  offload.flags = kNeedsChecksum;
-  offload.gso_type = level.ipv4() ? kTcp4 : kTcp6;
+  offload.flags = VnetHeader::kNeedsChecksum;
+  offload.gso_type = level.ipv4() ? VnetHeader::kTcp4 : VnetHeader::kTcp6;
   offload.hdr_len = static_cast<std::uint16_t>(headers.size());
   offload.gso_size = static_cast<std::uint16_t>(field_get(TERN_ETH_COALESCED_MSS_MASK, info));
   offload.csum_start = static_cast<std::uint16_t>(level.l4);
