@@ -69,7 +69,8 @@ void make_receiver(Qp& qp, Half& receiver) {
 
 Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
-    : Connection(context, swap_order(cmd), transport_of(cmd.type), privileged),
+    : QpSchedule(this),
+      Connection(context, swap_order(cmd), transport_of(cmd.type), privileged),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),

@@ -25,10 +25,20 @@
 
 namespace tern {
 
+class Qp;
 struct RxFrame;
 
+// The scheduler's bookkeeping of a QP.
+struct QpSchedule {
+  explicit QpSchedule(Qp* qp) : ready(qp), notifying(qp) {}
+  Hook<Qp> ready;
+  Hook<Qp> notifying;
+  Nanos next_notification = 0;  // earliest time
+  std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
+};
+
 // The members that a message needs come first and are contiguous: prefetch() fetches them.
-class alignas(64) Qp final : public Connection {
+class alignas(64) Qp final : public QpSchedule, public Connection {
  public:
   // The caller has checked `cmd` against limits; init() checks and copies the page list.
   Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
@@ -96,12 +106,6 @@ class alignas(64) Qp final : public Connection {
   }
 
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
-
-  // Scheduler's bookkeeping.
-  Hook<Qp> ready{this};
-  Hook<Qp> notifying{this};
-  Nanos next_notification = 0;  // earliest time
-  std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
 
  private:
   friend class Connection;
