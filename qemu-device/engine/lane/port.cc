@@ -30,9 +30,9 @@ void Port::receive(std::span<const std::byte> frame) {
   accept(frame, false);
 }
 
-Port::Claim Port::claim(std::span<const std::byte> frame, Route& route) const {
+Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const {
   route = Route{};
-  if (parse_route(frame, route) != ParseResult::kOk) return Claim::kEthernet;
+  if (parse_route(frame, route, at) != ParseResult::kOk) return Claim::kEthernet;
   if (const auto gid = addresses.find_gid(route.dgid, route.vlan)) {
     route.sgid_index = *gid;
     return Claim::kAddress;
@@ -47,7 +47,8 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   if (!lane_.device.status.enabled() || !addresses.active()) return;
   Packet& packet = lane_.rx_packet;
   Route& route = packet.route;
-  const Claim whose = claim(frame, route);
+  FrameLayout at;
+  const Claim whose = claim(frame, route, at);
   if (whose == Claim::kEthernet) {
     if (!inside) ethernet.receive(frame);
     return;
@@ -55,7 +56,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   route.local = inside;
   // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
-  switch (parse_packet(frame, packet, icrc_mode)) {
+  switch (parse_packet(frame, at, packet, icrc_mode)) {
     case ParseResult::kOkBadIcrc:
       lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];

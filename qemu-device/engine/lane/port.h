@@ -44,9 +44,10 @@ class Port {
   // came from the wire.
   void accept(std::span<const std::byte> frame, bool inside);
   // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
-  // this port. Fills `route`.
+  // this port. Fills `route` and, of a RoCE frame, `at`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
-  [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route) const;
+  [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route,
+                            FrameLayout& at) const;
   // Context::emit().
   std::uint32_t emit(Packet& packet);
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1

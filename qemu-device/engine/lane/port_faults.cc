@@ -30,7 +30,9 @@ void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {
 
 void PortFaults::receive(std::span<const std::byte> frame) {
   Route route;
-  if (port_.claim(frame, route) == tern::Port::Claim::kEthernet) return port_.accept(frame, false);
+  FrameLayout at;
+  if (port_.claim(frame, route, at) == tern::Port::Claim::kEthernet)
+    return port_.accept(frame, false);
   faults_.receive(frame, false);
 }
 

@@ -56,9 +56,13 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   return crc;
 }
 
-// CRC over the masked LRH and the masked headers in `headers`: IP, UDP, BTH.
-std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
-  std::array<std::byte, kMaxMasked> masked;
+// ICRC of a packet: over the masked LRH, the masked IP, UDP and BTH in `headers`, and `rest`, the
+// bytes after them.
+std::uint32_t icrc_of(std::span<const std::byte> headers, bool ipv4,
+                      std::span<const std::byte> rest) {
+  // A call costs more than the copy of a short rest.
+  constexpr std::size_t kShort = 64;
+  std::array<std::byte, kMaxMasked + kShort> masked;
   std::fill_n(masked.begin(), 8, std::byte{0xff});
   std::ranges::copy(headers, masked.begin() + 8);
   const std::span ip = std::span(masked).subspan(8);
@@ -74,20 +78,13 @@ std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
   }
   ip[udp + 6] = ip[udp + 7] = std::byte{0xff};  // UDP checksum
   ip[udp + kUdp + 4] = std::byte{0xff};         // FECN, BECN, reserved
-  return crc32(0, std::span(masked).first(8 + headers.size()));
+  const std::size_t size = 8 + headers.size();
+  if (rest.size() > kShort) return crc32(crc32(0, std::span(masked).first(size)), rest);
+  std::ranges::copy(rest, std::span(masked).subspan(size).begin());
+  return crc32(0, std::span(masked).first(size + rest.size()));
 }
 
-// Offsets and lengths of a frame's parts.
-struct Layout {
-  std::size_t ip = kEthernet;  // offset of the IP header
-  std::size_t ip_header = 0;   // its length in bytes
-  std::size_t ip_payload = 0;  // length by the IP header; not yet compared with the frame
-  std::uint16_t tci = 0;
-  bool ipv4 = false;
-  [[nodiscard]] std::size_t udp() const { return ip + ip_header; }
-};
-
-bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
+bool locate_ipv4(std::span<const std::byte> rest, FrameLayout& at) {
   if (rest.size() < kIpv4) return false;
   const auto header = rest.first<kIpv4>();
   const HeaderReader<kIpv4> ip(header);
@@ -104,7 +101,7 @@ bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
   return true;
 }
 
-bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
+bool locate_ipv6(std::span<const std::byte> rest, FrameLayout& at) {
   if (rest.size() < kIpv6) return false;
   const HeaderReader<kIpv6> ip(rest.first<kIpv6>());
   if (ip.u8<0>() >> 4 != 6 || ip.u8<6>() != kUdpProtocol || ip.u16<4>() < kUdp) return false;
@@ -115,7 +112,7 @@ bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
 
 // Finds the IP and UDP headers. Returns false unless the frame is UDP to the RoCEv2 port; otherwise
 // the frame holds both headers completely.
-bool locate(std::span<const std::byte> frame, Layout& at) {
+bool locate(std::span<const std::byte> frame, FrameLayout& at) {
   const auto payload = frames::find_payload(frame);
   if (!payload) return false;
   at.ip = payload->at;
@@ -133,7 +130,7 @@ bool locate(std::span<const std::byte> frame, Layout& at) {
 // Bytes from the UDP header to the ICRC, both included; 0 if the lengths are inconsistent. Short
 // frames are padded in transit, so the UDP length gives the end. The UDP checksum is ignored: it
 // covers nothing that the ICRC does not.
-std::size_t packet_length(std::span<const std::byte> frame, const Layout& at) {
+std::size_t packet_length(std::span<const std::byte> frame, const FrameLayout& at) {
   const std::size_t len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
   const bool fits =
       len == at.ip_payload && len >= kUdp + kBth + kIcrc && frame.size() - at.udp() >= len;
@@ -323,11 +320,11 @@ std::size_t udp_length(const Packet& p) {
 std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4) {
   const std::size_t headers = (ipv4 ? kIpv4 : kIpv6) + kUdp + kBth;
   if (ip.size() < headers) return 0;
-  return crc32(crc_of_headers(ip.first(headers), ipv4), ip.subspan(headers));
+  return icrc_of(ip.first(headers), ipv4, ip.subspan(headers));
 }
 
-ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
-  Layout at;
+ParseResult parse_route(std::span<const std::byte> frame, Route& route, FrameLayout& at) {
+  at = {};
   if (!locate(frame, at)) return ParseResult::kNotRoce;
   const HeaderReader<kEthernet> eth(frame.first<kEthernet>());
   copy_out(eth.bytes<0, 6>(), route.dmac);
@@ -359,9 +356,15 @@ ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
 }
 
 ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet, IcrcMode mode) {
-  Layout at;
+  FrameLayout at;
+  if (locate(frame, at)) return parse_packet(frame, at, packet, mode);
   packet.payload.clear();
-  if (!locate(frame, at)) return ParseResult::kNotRoce;
+  return ParseResult::kNotRoce;
+}
+
+ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at, Packet& packet,
+                         IcrcMode mode) {
+  packet.payload.clear();
   const std::size_t udp_len = packet_length(frame, at);
   if (udp_len == 0) return ParseResult::kMalformed;
   const auto covered = frame.subspan(at.ip, at.ip_header + udp_len - kIcrc);
@@ -399,7 +402,7 @@ ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet, IcrcM
 }
 
 std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
-  Layout at;
+  FrameLayout at;
   if (!locate(frame, at)) return std::nullopt;
   const std::size_t udp_len = packet_length(frame, at);
   if (udp_len == 0) return std::nullopt;
@@ -438,7 +441,7 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   std::ranges::fill(padding, std::byte{0});
   const std::size_t covered = behind_bth.size() - cursor.rest().size() + payload + padding.size();
   const std::uint32_t crc =
-      crc32(crc_of_headers(from_ip.first(masked), route.ipv4), behind_bth.first(covered));
+      icrc_of(from_ip.first(masked), route.ipv4, behind_bth.first(covered));
   HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
 
   std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;

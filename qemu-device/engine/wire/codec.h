@@ -8,6 +8,7 @@
 #include <span>
 
 #include "frames/ecn.h"
+#include "frames/layout.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -31,15 +32,33 @@ enum class ParseResult : std::uint8_t {
   kBadIcrc,    // counted and dropped
 };
 
+// Where the headers of a RoCE frame are, in bytes from its beginning.
+struct FrameLayout {
+  std::size_t ip = frames::kEthernet;  // offset of the IP header
+  std::size_t ip_header = 0;           // its length in bytes
+  std::size_t ip_payload = 0;          // length by the IP header; not yet compared with the frame
+  std::uint16_t tci = 0;
+  bool ipv4 = false;
+  [[nodiscard]] std::size_t udp() const { return ip + ip_header; }
+};
+
 // Reads the addresses of a frame. Returns kOk if it is UDP to port 4791 over unfragmented IP
 // without options or extension headers, and fills `route` from the sender's point of view
-// (sgid_index 0, local false); the caller decides whether dgid is its own. Returns kNotRoce
-// otherwise.
-[[nodiscard]] ParseResult parse_route(std::span<const std::byte> frame, Route& route);
+// (sgid_index 0, local false); the caller decides whether dgid is its own. `at` is then the layout
+// for parse_packet(). Returns kNotRoce otherwise.
+[[nodiscard]] ParseResult parse_route(std::span<const std::byte> frame, Route& route,
+                                      FrameLayout& at);
+[[nodiscard]] inline ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
+  FrameLayout at;
+  return parse_route(frame, route, at);
+}
 
 // Decodes the rest of such a frame: every member of `packet` except its route. Checks opcode and
 // lengths before it computes the ICRC (IBTA 9.6, A17.3). The payload refers to `frame`. On any
 // result other than kOk and kOkBadIcrc, `packet` keeps its members and only its payload is cleared.
+[[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at,
+                                       Packet& packet, IcrcMode mode);
+// The same for a frame whose layout the caller does not have.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet,
                                        IcrcMode mode = IcrcMode::kCheck);
 
