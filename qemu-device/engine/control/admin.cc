@@ -142,7 +142,7 @@ void Admin::set_tail(std::uint32_t tail) {
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
 }
 
-bool Admin::run(std::uint32_t& budget) {
+bool Admin::execute_waiting(std::uint32_t& budget) {
   static_assert(kMaxClearing == std::size_t{1} << kLogSizeMax);
   clear(budget);
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;

@@ -24,7 +24,9 @@ class Admin {
 
   // Executes a slice of commands. Zeroes device memory for about `budget` bytes, from which it
   // subtracts them. Returns true if more commands are waiting or in progress.
-  bool run(std::uint32_t& budget);
+  bool run(std::uint32_t& budget) {
+    return (head_ != tail_ || num_clearing_ != 0) && execute_waiting(budget);
+  }
 
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
@@ -57,6 +59,7 @@ class Admin {
   void fatal(std::uint32_t code);
   void configure(std::uint32_t offset, std::uint32_t value);
   void set_tail(std::uint32_t tail);
+  bool execute_waiting(std::uint32_t& budget);
   void execute(const tern_aq_entry& entry);
   // Sets `dmn` to a part of device memory if the command completes only once that part is zeroed.
   [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len,

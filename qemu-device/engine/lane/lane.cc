@@ -238,9 +238,9 @@ bool Lane::run(std::uint32_t budget, bool more) {
   if (!tag_lists.empty()) [[unlikely]]
     budget -= std::min(budget, run_tags(std::max(budget, 2U)));
   more |= uars.pending() || !tag_lists.empty();
-  port_.ethernet.tx_poller.look();
-  more |= port_.ethernet.run(budget);
-  sq_poller.look();
+  if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.look();
+  if (port_.ethernet.waiting()) more |= port_.ethernet.run(budget);
+  if (sq_poller.any()) sq_poller.look();
   more |= run_qps(budget);
   // Last, because the QPs have read the clock by now.
   if (timers.next() != kNever) more |= timers.run(now(), kTimers) || !ready_.empty();
