@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Properties of a device, set at creation.
+// The configuration of a device, set at creation. core/properties.h has the names and ranges of the
+// properties that users set; their defaults are here.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 namespace tern {
 
 struct Config {
-  std::span<std::byte> dm;
+  std::span<std::byte> dm;  // dm_size bytes, which the owner provides; empty: no device memory
+  std::uint64_t dm_size = 16 << 20;
   std::uint64_t uar_bar_size = 16 << 20;
   std::uint32_t max_qp = 16384;
   std::uint32_t max_cq = 16384;
