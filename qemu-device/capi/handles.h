@@ -2,7 +2,11 @@
 // What the handles of the C surface stand for; for its own files only.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "control/device.h"
+#include "core/config.h"
 #include "core/effects_batch.h"
 #include "core/host.h"
 #include "tern_engine.h"
@@ -50,6 +54,16 @@ inline TernFrame to_c(const EffectsBatch::Frame& frame) {
           frame.to_wire,
           frame.shown,
           frame.time};
+}
+
+// The configuration of a device with these properties; nullopt if one is out of range, with the
+// reason in `error`.
+std::optional<Config> to_config(const TernProperties& values, std::string& error);
+
+// Copies as much of `text` as fits, and a NUL.
+inline void copy_text(const std::string& text, char* to, std::size_t len) {
+  if (len == 0) return;
+  to[text.copy(to, len - 1)] = '\0';
 }
 
 }  // namespace tern::capi

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "eth/addresses.h"
@@ -14,71 +15,36 @@ static_assert(TERN_MAX_HELD == tern::EffectsPool::kMaxHeld);
 static_assert(TERN_MAX_VECTORS == 128, "tern_engine_effects_vectors() promises two words");
 
 using tern::capi::batch_of;
+using tern::capi::copy_text;
 using tern::capi::handle_of;
 
 namespace {
 
-constexpr std::uint64_t kDmGranule = 1 << TERN_PAGE_SHIFT_MAX;
-constexpr std::uint64_t kUarMin = 2 << TERN_PAGE_SHIFT_MAX;  // one page besides the kernel's
-constexpr std::uint64_t kUarMax = std::uint64_t{1} << 32;
-constexpr std::uint64_t kDmMax = std::uint64_t{1} << 40;
-// Doorbells and keys have 24 bits for the number of a queue, region or window; 0 and 1 are never
-// allocated.
-constexpr std::uint32_t kMaxObjects = (1U << 24) - 2;
-constexpr std::uint32_t kMaxEthQueues = 16;
-constexpr std::uint64_t kPagesMin = 1024;  // fewer are of no use
-constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
-constexpr std::uint32_t kMtuMin = 1500;
-constexpr std::uint32_t kMtuMax = 9216;
-
-bool in(std::uint64_t value, std::uint64_t min, std::uint64_t max) {
-  return value >= min && value <= max;
-}
-
-bool is_valid(const TernConfig& c) {
-  return c.dm_size % kDmGranule == 0 && c.dm_size <= kDmMax &&
-         (c.dm_size == 0 || c.dm_storage != nullptr) && c.uar_bar_size % kUarMin == 0 &&
-         in(c.uar_bar_size, kUarMin, kUarMax) && in(c.max_qp, 1, kMaxObjects) &&
-         in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
-         c.max_mw <= kMaxObjects - c.max_mr && c.max_eth_queues <= kMaxEthQueues &&
-         in(c.num_vectors, 2, TERN_MAX_VECTORS) && in(c.max_mtu, kMtuMin, kMtuMax) &&
-         c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) && c.mw_type_2a <= 1 &&
-         c.capture <= 1 && c.max_tags <= TERN_MAX_TAGS &&
-         (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
-}
-
-tern::Config to_config(const TernConfig& c) {
-  tern::Config config;
-  config.dm = {static_cast<std::byte*>(c.dm_storage), static_cast<std::size_t>(c.dm_size)};
-  config.uar_bar_size = c.uar_bar_size;
-  config.max_qp = c.max_qp;
-  config.max_cq = c.max_cq;
-  config.max_mr = c.max_mr;
-  if (c.max_eth_queues != 0) config.max_eth_queues = static_cast<std::uint16_t>(c.max_eth_queues);
-  config.max_mw = c.max_mw;
-  config.max_tags = static_cast<std::uint16_t>(c.max_tags);
-  config.num_vectors = c.num_vectors;
-  config.max_mtu = c.max_mtu;
-  config.link_speed = c.link_speed;
-  std::ranges::copy(c.mac, config.mac.begin());
-  config.mw_type_2a = c.mw_type_2a != 0;
-  config.capture = c.capture != 0;
-  if (c.doorbell_cost != 0) config.doorbell_cost = c.doorbell_cost;
-  if (c.max_pages != 0) config.max_pages = c.max_pages;
+std::optional<tern::Config> to_config(const TernConfig& c) {
+  std::string error;
+  auto config = tern::capi::to_config(*c.properties, error);
+  if (!config || (config->dm_size != 0 && c.dm_storage == nullptr) ||
+      !tern::is_station(std::to_array(c.mac))) {
+    return std::nullopt;
+  }
+  config->dm = {static_cast<std::byte*>(c.dm_storage), static_cast<std::size_t>(config->dm_size)};
+  std::ranges::copy(c.mac, config->mac.begin());
+  config->capture = c.capture;
   return config;
 }
 
 }  // namespace
 
 TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
-  if (config == nullptr || ops == nullptr || !is_valid(*config) || ops->map == nullptr ||
+  if (config == nullptr || config->properties == nullptr || ops == nullptr || ops->map == nullptr ||
       ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
     return nullptr;
   }
   // The only exception that the library throws. A running device cannot continue, so the exception
   // ends the process.
   try {
-    return new TernEngine(to_config(*config), *ops, opaque);
+    const std::optional<tern::Config> c = to_config(*config);
+    return c ? new TernEngine(*c, *ops, opaque) : nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -129,32 +95,11 @@ void tern_engine_set_ram(TernEngine* e, const TernRam* ram, std::size_t n) {
 
 void tern_engine_reset(TernEngine* e) { e->device.reset(); }
 
-namespace {
-
-// Copies as much of `text` as fits, and a NUL.
-void copy_text(const std::string& text, char* to, std::size_t len) {
-  if (len == 0) return;
-  to[text.copy(to, len - 1)] = '\0';
-}
-
-}  // namespace
-
 bool tern_engine_set_faults(TernEngine* e, const char* text, char* error, std::size_t len) {
   std::string why;
   if (e->device.set_faults(text, why)) return true;
   copy_text(why, error, len);
   return false;
-}
-
-bool tern_engine_set_congestion(TernEngine* e, const char* text, char* error, std::size_t len) {
-  std::string why;
-  const auto params = tern::parse_congestion(text, why);
-  if (params) {
-    e->device.lane.set_congestion(*params);
-  } else {
-    copy_text(why, error, len);
-  }
-  return params.has_value();
 }
 
 std::size_t tern_engine_get_faults(TernEngine* e, char* buf, std::size_t len) {

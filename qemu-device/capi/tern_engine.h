@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The engine's only C interface: the calls of a host (QEMU, a vfio-user server,
- * a test), and the functions that it must provide.
+ * The engine for QEMU, which is C: the calls of a host, and the functions that
+ * it must provide. C++ uses engine/control/device.h.
  *
  * Threads: the engine has none and takes no lock. The host serialises all calls
  * on one engine, except for reading a batch that it has taken
@@ -52,37 +52,74 @@ typedef struct TernRam {
   void *ptr;
 } TernRam;
 
-/* Limit of TernConfig.max_tags. */
-#define TERN_MAX_TAGS 4096
-
 /* Limit of pieces that tern_engine_set_ram() takes. */
 #define TERN_MAX_RAM 4
 
-typedef struct TernConfig {
-  uint64_t dm_size;      /* bytes, multiple of 64 KiB; 0: none */
-  void *dm_storage;      /* dm_size bytes of the host, also in BAR4 */
-  uint64_t uar_bar_size; /* bytes of BAR2 */
-  uint32_t max_qp;
-  uint32_t max_cq;
-  uint32_t max_mr;
-  uint32_t max_mw;
-  uint32_t max_eth_queues; /* of each direction, 1 to 16; 0: the default */
-  uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
-  uint32_t max_mtu;        /* of the wire, 1500..9216 */
-  uint32_t link_speed;     /* Mbit/s, as reported to software */
-  uint8_t mac[6];
-  uint8_t mw_type_2a;     /* type 2 windows are 2A, not 2B */
-  uint8_t capture;        /* also collect looped back and received frames */
-  uint32_t doorbell_cost; /* ns that a doorbell costs software; 0: 1000 */
-  /*
-   * Limit of page list entries of all objects, 8 bytes each; 0: the default.
-   */
+/*
+ * The values of the properties that users set. tern_property() has their names,
+ * types, defaults and ranges. A text may be NULL: its default.
+ */
+typedef struct TernProperties {
+  uint64_t dm_size;
+  uint64_t uar_size;
+  uint64_t max_qp;
+  uint64_t max_cq;
+  uint64_t max_mr;
+  uint64_t max_mw;
+  uint64_t tm_tags;
+  uint64_t eth_queues;
   uint64_t max_pages;
-  /* Tags of an SRQ, up to TERN_MAX_TAGS; 0: no tag matching. */
-  uint32_t max_tags;
+  uint64_t vectors;
+  uint64_t mtu;
+  uint64_t speed;
+  uint64_t pcap_limit;
+  uint64_t events_limit;
+  char *mw_type;
+  char *congestion;
+  char *pcap;
+  char *events;
+  bool poll;
+} TernProperties;
+
+typedef enum TernPropertyType {
+  TERN_PROPERTY_NUMBER, /* uint64_t */
+  TERN_PROPERTY_SIZE,   /* uint64_t; users may write K, M and G */
+  TERN_PROPERTY_SWITCH, /* bool */
+  TERN_PROPERTY_CHOICE, /* char *: one of a few words */
+  TERN_PROPERTY_TEXT,   /* char * */
+  TERN_NUM_PROPERTY_TYPES,
+} TernPropertyType;
+
+typedef struct TernProperty {
+  const char *name;
+  const char *help; /* with the range of a number */
+  TernPropertyType type;
+  uint64_t initial; /* default of a number, size or switch */
+  const char *text; /* default of a choice or text, or NULL */
+  ptrdiff_t offset; /* in TernProperties; negative: the host has the value */
+} TernProperty;
+
+/* Returns property i, counted from 0; NULL after the last one. */
+const TernProperty *tern_property(size_t i);
+/* Returns the property of this name, or NULL. */
+const TernProperty *tern_property_named(const char *name);
+/*
+ * Checks all values. If one is out of range, returns false and writes the
+ * property's name and range to error (len bytes, may be NULL if len is 0).
+ */
+bool tern_properties_check(const TernProperties *p, char *error, size_t len);
+
+typedef struct TernConfig {
+  const TernProperties *properties;
+  void *dm_storage; /* dm_size bytes of the host, also in BAR4 */
+  uint8_t mac[6];
+  bool capture; /* also collect looped back and received frames */
 } TernConfig;
 
-/* Returns NULL if a field is out of range or memory runs out. */
+/*
+ * Returns NULL if a property is out of range, dm_storage or the address is
+ * missing, or memory runs out.
+ */
 TernEngine *tern_engine_new(const TernConfig *config, const TernHostOps *ops, void *opaque);
 void tern_engine_free(TernEngine *e);
 
@@ -132,12 +169,6 @@ void tern_engine_reset(TernEngine *e);
  * bytes, may be NULL if len is 0).
  */
 bool tern_engine_set_faults(TernEngine *e, const char *text, char *error, size_t len);
-/*
- * Parameters of congestion control, for now and after each reset: "on" (the
- * defaults), "off", or NAME=VALUE words separated by spaces
- * (Documentation/congestion.rst). Otherwise as tern_engine_set_faults().
- */
-bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error, size_t len);
 /*
  * Writes the rules, and how often each has matched and was applied, to buf,
  * truncated to len bytes including a NUL. Returns the length of the whole text,

@@ -31,21 +31,12 @@ static void tern_events_exit(Notifier *n, void *data)
 
 bool tern_events_open(TernState *s, Error **errp)
 {
-    /* The file must hold the header and TERN_LOG_FULL. */
-    const size_t least = sizeof(struct tern_log_header)
-                         + sizeof(struct tern_log_event);
-
     s->events_fd = -1;
-    if (!s->events_path) {
+    if (!s->properties.events) {
         return true;
     }
-    if (s->events_limit && s->events_limit < least) {
-        error_setg(errp, "tern: property 'events-limit' must be 0 or at least "
-                   "%zu", least);
-        return false;
-    }
-    s->events_fd = qemu_create(s->events_path, O_WRONLY | O_TRUNC | O_BINARY,
-                               0644, errp);
+    s->events_fd = qemu_create(s->properties.events,
+                               O_WRONLY | O_TRUNC | O_BINARY, 0644, errp);
     return s->events_fd >= 0;
 }
 
@@ -53,7 +44,7 @@ void tern_events_start(TernState *s)
 {
     TernEventFile file = {
         .fd = s->events_fd,
-        .limit = s->events_limit,
+        .limit = s->properties.events_limit,
         .epoch = tern_events_epoch(),
         .clock = TERN_LOG_CLOCK_VIRTUAL,
         .name = DEVICE(s)->id,
@@ -81,11 +72,11 @@ void tern_events_sync(TernState *s)
 void tern_events_ended(TernState *s, int error)
 {
     if (error) {
-        error_report("tern: event log '%s' ends here: %s", s->events_path,
-                     strerror(error));
+        error_report("tern: event log '%s' ends here: %s",
+                     s->properties.events, strerror(error));
     } else {
         info_report("tern: event log '%s' is complete: events-limit",
-                    s->events_path);
+                    s->properties.events);
     }
 }
 

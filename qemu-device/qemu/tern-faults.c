@@ -170,7 +170,7 @@ void tern_faults_start(TernState *s)
 {
     tern_add_gone(s, 0, &s->regs);
     tern_add_gone(s, 1, &s->uar);
-    if (s->dm_size) {
+    if (s->properties.dm_size) {
         tern_add_gone(s, 2, &s->dm);
     }
     tern_update_gone(s);
@@ -180,33 +180,20 @@ void tern_faults_stop(TernState *s)
 {
     memory_region_del_subregion(&s->regs, &s->gone[0]);
     memory_region_del_subregion(&s->uar, &s->gone[1]);
-    if (s->dm_size) {
+    if (s->properties.dm_size) {
         memory_region_del_subregion(&s->dm, &s->gone[2]);
     }
 }
 
 void tern_faults_class_init(ObjectClass *klass)
 {
-    static const struct {
-        const char *name;
-        const char *text;
-    } help[] = {
-        { "faults", "what shall go wrong, and when: Documentation/faults.rst "
-                    "(also at run time)" },
-        { "icrc", "frames with a wrong ICRC: check (drop), warn (count and "
-                  "take), off (also at run time)" },
-        { "removed", "surprise removal: the function reads ones and does "
-                     "nothing (also at run time)" },
-    };
-
     object_class_property_add_str(klass, "faults", tern_get_faults,
                                   tern_set_faults);
     object_class_property_add_enum(klass, "icrc", "TernIcrc", &tern_icrc_lookup,
                                    tern_get_icrc, tern_set_icrc);
     object_class_property_add_bool(klass, "removed", tern_get_removed,
                                    tern_set_removed);
-    for (size_t i = 0; i < ARRAY_SIZE(help); i++) {
-        object_class_property_set_description(klass, help[i].name,
-                                              help[i].text);
-    }
+    object_class_property_set_description(klass, "removed",
+        "surprise removal: the function reads ones and does nothing (also at "
+        "run time)");
 }

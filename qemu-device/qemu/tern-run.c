@@ -98,7 +98,7 @@ static void tern_raise(void *opaque, unsigned vector)
     TernState *s = opaque;
     PCIDevice *dev = PCI_DEVICE(s);
 
-    if (vector < s->num_vectors && msix_enabled(dev)) {
+    if (vector < s->properties.vectors && msix_enabled(dev)) {
         trace_tern_irq(s, vector);
         msix_notify(dev, vector);
     }
@@ -290,7 +290,7 @@ void tern_start(TernState *s)
         [TERN_TIMER_PATIENCE] = tern_patience_expired,
     };
     TernRunnerConfig config = {
-        .poll = s->poll,
+        .poll = s->properties.poll,
         .direct_send = qemu_chr_fe_backend_connected(&s->wire_chr),
         .running = runstate_is_running(),
         .processors = g_get_num_processors(),

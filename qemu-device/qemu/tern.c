@@ -11,7 +11,6 @@
 #include "qemu/guest-random.h"
 #include "qemu/host-utils.h"
 #include "qemu/module.h"
-#include "qemu/units.h"
 #include "qapi/error.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci.h"
@@ -23,16 +22,6 @@
 #include "migration/vmstate.h"
 #include "tern.h"
 #include "trace.h"
-
-#define TERN_DM_UNIT        (64 * KiB)
-#define TERN_DM_MAX         (64 * GiB)
-#define TERN_UAR_SIZE_MIN   (128 * KiB) /* the kernel's page and another */
-#define TERN_UAR_SIZE_MAX   (1 * GiB)
-#define TERN_PAGES_MIN      1024ULL
-#define TERN_PAGES_MAX      (4ULL * GiB)
-#define TERN_ETH_QUEUES_MAX 16
-#define TERN_MTU_MIN        1500
-#define TERN_MTU_MAX        9216
 
 /* Power management capability, version 3: D0 and D3hot, state kept in D3hot. */
 #define TERN_PM_PMC         0x0003
@@ -266,49 +255,12 @@ static const TernHostOps tern_host_ops = {
     .ram_written = tern_ram_written,
 };
 
-static bool tern_check_range(const char *name, uint64_t value, uint64_t min,
-                             uint64_t max, Error **errp)
-{
-    if (value >= min && value <= max) {
-        return true;
-    }
-    error_setg(errp, "property '%s' must be from %" PRIu64 " to %" PRIu64,
-               name, min, max);
-    return false;
-}
-
 static bool tern_check_properties(TernState *s, Error **errp)
 {
-    const uint64_t objects = TERN_DB_NUM_MASK;
+    char why[256];
 
-    if (!tern_check_range("dm-size", s->dm_size, 0, TERN_DM_MAX, errp) ||
-        !tern_check_range("uar-size", s->uar_size, TERN_UAR_SIZE_MIN,
-                          TERN_UAR_SIZE_MAX, errp) ||
-        !tern_check_range("max-qp", s->max_qp, 1, objects, errp) ||
-        !tern_check_range("max-cq", s->max_cq, 1, objects, errp) ||
-        !tern_check_range("max-mr", s->max_mr, 1, objects, errp) ||
-        !tern_check_range("max-mw", s->max_mw, 0, objects, errp) ||
-        !tern_check_range("tm-tags", s->tm_tags, 0, TERN_MAX_TAGS, errp) ||
-        !tern_check_range("eth-queues", s->eth_queues, 1, TERN_ETH_QUEUES_MAX,
-                          errp) ||
-        !tern_check_range("max-pages", s->max_pages, TERN_PAGES_MIN,
-                          TERN_PAGES_MAX, errp) ||
-        !tern_check_range("vectors", s->num_vectors, 2, TERN_MAX_VECTORS,
-                          errp) ||
-        !tern_check_range("mtu", s->mtu, TERN_MTU_MIN, TERN_MTU_MAX, errp) ||
-        !tern_check_range("speed", s->speed, 1, UINT32_MAX, errp)) {
-        return false;
-    }
-    if (s->dm_size % TERN_DM_UNIT) {
-        error_setg(errp, "property 'dm-size' must be a multiple of 64 KiB");
-        return false;
-    }
-    if (!is_power_of_2(s->uar_size)) {
-        error_setg(errp, "property 'uar-size' must be a power of two");
-        return false;
-    }
-    if (s->mw_type && strcmp(s->mw_type, "2a") && strcmp(s->mw_type, "2b")) {
-        error_setg(errp, "property 'mw-type' must be 2a or 2b");
+    if (!tern_properties_check(&s->properties, why, sizeof(why))) {
+        error_setg(errp, "%s", why);
         return false;
     }
     if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(s)))) {
@@ -413,44 +365,19 @@ static void tern_finalize(Object *obj)
  */
 static bool tern_make_dm(TernState *s, Error **errp)
 {
-    return !s->dm_size ||
+    return !s->properties.dm_size ||
            memory_region_init_ram_nomigrate(&s->dm, OBJECT(s), "tern-dm",
-                                            pow2ceil(s->dm_size), errp);
-}
-
-static bool tern_set_congestion(TernState *s, Error **errp)
-{
-    char why[128];
-
-    if (!s->congestion || tern_engine_set_congestion(s->engine, s->congestion,
-                                                     why, sizeof(why))) {
-        return true;
-    }
-    error_setg(errp, "property 'congestion' must be on, off or parameters: %s",
-               why);
-    tern_engine_free(s->engine);
-    s->engine = NULL;
-    return false;
+                                            pow2ceil(s->properties.dm_size),
+                                            errp);
 }
 
 static bool tern_make_engine(TernState *s, Error **errp)
 {
     TernConfig config = {
-        .dm_size = s->dm_size,
-        .dm_storage = s->dm_size ? memory_region_get_ram_ptr(&s->dm) : NULL,
-        .uar_bar_size = s->uar_size,
-        .max_qp = s->max_qp,
-        .max_cq = s->max_cq,
-        .max_mr = s->max_mr,
-        .max_mw = s->max_mw,
-        .max_tags = s->tm_tags,
-        .max_eth_queues = s->eth_queues,
-        .max_pages = s->max_pages,
-        .num_vectors = s->num_vectors,
-        .max_mtu = s->mtu,
-        .link_speed = s->speed,
-        .mw_type_2a = s->mw_type && !strcmp(s->mw_type, "2a"),
-        .capture = s->pcap != NULL,
+        .properties = &s->properties,
+        .dm_storage = s->properties.dm_size ? memory_region_get_ram_ptr(&s->dm)
+                                            : NULL,
+        .capture = s->properties.pcap != NULL,
     };
 
     qemu_macaddr_default_if_unset(&s->conf.macaddr);
@@ -466,7 +393,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
         s->engine = NULL;
         return false;
     }
-    return tern_set_congestion(s, errp);
+    return true;
 }
 
 /* The lowest speed, at least 8 GT/s, at which the link sustains the port. */
@@ -475,7 +402,7 @@ static PCIExpLinkSpeed tern_link_speed(const TernState *s)
     PCIExpLinkSpeed speed = QEMU_PCI_EXP_LNK_8GT;
     uint64_t sustained = TERN_LINK_8GT_MBPS;
 
-    while (sustained < s->speed && speed < QEMU_PCI_EXP_LNK_64GT) {
+    while (sustained < s->properties.speed && speed < QEMU_PCI_EXP_LNK_64GT) {
         sustained *= 2;
         speed++;
     }
@@ -537,12 +464,12 @@ static bool tern_add_capabilities(TernState *s, Error **errp)
     pci_set_word(dev->config + pos + PCI_PM_CTRL, PCI_PM_CTRL_NO_SOFT_RESET);
     pci_set_word(dev->wmask + pos + PCI_PM_CTRL, PCI_PM_CTRL_STATE_MASK);
 
-    if (msix_init(dev, s->num_vectors, &s->regs, TERN_BAR_REGS,
+    if (msix_init(dev, s->properties.vectors, &s->regs, TERN_BAR_REGS,
                   TERN_MSIX_TABLE_OFFSET, &s->regs, TERN_BAR_REGS,
                   TERN_MSIX_PBA_OFFSET, 0, errp)) {
         return false;
     }
-    for (unsigned i = 0; i < s->num_vectors; i++) {
+    for (unsigned i = 0; i < s->properties.vectors; i++) {
         msix_vector_use(dev, i);
     }
     return true;
@@ -556,7 +483,7 @@ static void tern_add_bars(TernState *s)
                      &s->regs);
     pci_register_bar(dev, TERN_BAR_UAR, PCI_BASE_ADDRESS_SPACE_MEMORY |
                      PCI_BASE_ADDRESS_MEM_TYPE_64, &s->uar);
-    if (s->dm_size) {
+    if (s->properties.dm_size) {
         pci_register_bar(dev, TERN_BAR_DM, PCI_BASE_ADDRESS_SPACE_MEMORY |
                          PCI_BASE_ADDRESS_MEM_TYPE_64 |
                          PCI_BASE_ADDRESS_MEM_PREFETCH, &s->dm);
@@ -571,8 +498,9 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     if (!tern_check_properties(s, errp)) {
         return;
     }
-    if (s->pcap_path) {
-        s->pcap = tern_pcap_open(s->pcap_path, s->pcap_limit, errp);
+    if (s->properties.pcap) {
+        s->pcap = tern_pcap_open(s->properties.pcap, s->properties.pcap_limit,
+                                 errp);
         if (!s->pcap) {
             return;
         }
@@ -580,7 +508,7 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     memory_region_init_io(&s->regs, OBJECT(s), &tern_regs_ops, s, "tern-regs",
                           TERN_BAR_REGS_SIZE);
     memory_region_init_io(&s->uar, OBJECT(s), &tern_uar_ops, s, "tern-uar",
-                          s->uar_size);
+                          s->properties.uar_size);
     if (!tern_events_open(s, errp) || !tern_make_dm(s, errp) ||
         !tern_make_engine(s, errp)) {
         goto close_files;
@@ -667,69 +595,65 @@ static const VMStateDescription vmstate_tern = {
     .unmigratable = 1,
 };
 
-static const Property tern_properties[] = {
+static const Property tern_own_properties[] = {
     DEFINE_NIC_PROPERTIES(TernState, conf),
-    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 16 * MiB),
-    DEFINE_PROP_SIZE("uar-size", TernState, uar_size, 16 * MiB),
-    DEFINE_PROP_UINT32("max-qp", TernState, max_qp, 16384),
-    DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
-    DEFINE_PROP_UINT32("max-mr", TernState, max_mr, 65536),
-    DEFINE_PROP_UINT32("max-mw", TernState, max_mw, 65536),
-    DEFINE_PROP_UINT32("tm-tags", TernState, tm_tags, 1024),
-    DEFINE_PROP_UINT32("eth-queues", TernState, eth_queues, 16),
-    DEFINE_PROP_UINT64("max-pages", TernState, max_pages, 64 * MiB),
-    DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 32),
-    DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
-    DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
-    DEFINE_PROP_STRING("mw-type", TernState, mw_type),
-    DEFINE_PROP_STRING("congestion", TernState, congestion),
     DEFINE_PROP_CHR("wire", TernState, wire_chr),
-    DEFINE_PROP_BOOL("poll", TernState, poll, true),
-    DEFINE_PROP_STRING("pcap", TernState, pcap_path),
-    DEFINE_PROP_SIZE("pcap-limit", TernState, pcap_limit, 0),
-    DEFINE_PROP_STRING("events", TernState, events_path),
-    DEFINE_PROP_SIZE("events-limit", TernState, events_limit, 0),
 };
 
-static const struct {
-    const char *name;
-    const char *text;
-} tern_property_help[] = {
-    { "netdev", "the wire: ID of a -netdev; without one there is no link" },
-    { "wire", "instead: ID of a -chardev, a unix socket whose other end is "
-              "the wire of a tern device on the same host" },
-    { "mac", "permanent address of the port" },
-    { "dm-size", "bytes of device memory, in BAR4, a multiple of 64 KiB; 0 for "
-                 "none" },
-    { "uar-size", "doorbell BAR, a power of two; a page for each process" },
-    { "max-qp", "queue pairs" },
-    { "max-cq", "completion queues" },
-    { "max-mr", "memory regions" },
-    { "max-mw", "memory windows; 0 for none" },
-    { "tm-tags", "tags that a shared receive queue holds for tag matching, up "
-                 "to 4096; 0 for no tag matching" },
-    { "eth-queues", "pairs of Ethernet queues, 1 to 16; a driver uses one for "
-                    "each vector but the first" },
-    { "max-pages", "page list entries of all regions and queues together; each "
-                   "takes 8 bytes of this process" },
-    { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
-    { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
-    { "speed", "port speed told to software, Mbit/s; the PCI Express link is "
-               "one that sustains it" },
-    { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
-                 "QP number and PD; the default)" },
-    { "congestion", "congestion control (DCQCN): on, off, or parameters as "
-                    "'rp_ai_rate=100 rp_min_rate=10'" },
-    { "poll", "poll busy send queues, so that software rings fewer doorbells, "
-              "while a processor of the host is free for it" },
-    { "pcap", "file for a capture of all frames, those that turn round inside "
-              "included" },
-    { "pcap-limit", "bytes after which the capture ends, with a whole frame; "
-                    "0 for none" },
-    { "events", "file for a log of what happens inside: doorbells, WQEs, "
-                "packets, key checks, CQEs" },
-    { "events-limit", "bytes after which the log ends; 0 for none" },
-};
+/* Makes a property of a row of the engine's table. */
+static Property tern_make_property(const TernProperty *row)
+{
+    static const PropertyInfo *const infos[TERN_NUM_PROPERTY_TYPES] = {
+        [TERN_PROPERTY_NUMBER] = &qdev_prop_uint64,
+        [TERN_PROPERTY_SIZE] = &qdev_prop_size,
+        [TERN_PROPERTY_SWITCH] = &qdev_prop_bool,
+        [TERN_PROPERTY_CHOICE] = &qdev_prop_string,
+        [TERN_PROPERTY_TEXT] = &qdev_prop_string,
+    };
+
+    return (Property) {
+        .name = row->name,
+        .info = infos[row->type],
+        .offset = offsetof(TernState, properties) + row->offset,
+        .set_default = row->type <= TERN_PROPERTY_SWITCH,
+        .defval.u = row->initial,
+    };
+}
+
+/* Makes QEMU's own properties, and those of the engine's table. */
+static void tern_add_properties(ObjectClass *klass)
+{
+    GArray *properties = g_array_new(false, false, sizeof(Property));
+    const TernProperty *row;
+
+    g_array_append_vals(properties, tern_own_properties,
+                        ARRAY_SIZE(tern_own_properties));
+    for (size_t i = 0; (row = tern_property(i)); i++) {
+        if (row->offset >= 0) {
+            Property property = tern_make_property(row);
+
+            g_array_append_val(properties, property);
+        }
+    }
+    /* They live as long as the class: for ever. */
+    device_class_set_props_n(DEVICE_CLASS(klass), (Property *)properties->data,
+                             properties->len);
+    g_array_free(properties, false);
+
+    object_class_property_set_description(klass, "netdev",
+        "the wire: ID of a -netdev; without one there is no link");
+    object_class_property_set_description(klass, "wire",
+        "instead: ID of a -chardev, a unix socket whose other end is the wire "
+        "of a tern device on the same host");
+    for (size_t i = 0; (row = tern_property(i)); i++) {
+        ObjectProperty *property = object_class_property_find(klass, row->name);
+
+        object_class_property_set_description(klass, row->name, row->help);
+        if (row->text) {
+            object_property_set_default_str(property, row->text);
+        }
+    }
+}
 
 static void tern_class_init(ObjectClass *klass, void *data)
 {
@@ -748,11 +672,6 @@ static void tern_class_init(ObjectClass *klass, void *data)
     rc->phases.hold = tern_reset_hold;
     dc->desc = "tern RoCEv2 host channel adapter";
     dc->vmsd = &vmstate_tern;
-    device_class_set_props(dc, tern_properties);
-    for (size_t i = 0; i < ARRAY_SIZE(tern_property_help); i++) {
-        object_class_property_set_description(klass, tern_property_help[i].name,
-                                              tern_property_help[i].text);
-    }
     object_class_property_add_bool(klass, "pcap-full", tern_get_pcap_full, NULL);
     object_class_property_set_description(klass, "pcap-full",
         "the capture has ended because of pcap-limit (read only)");
@@ -764,6 +683,7 @@ static void tern_class_init(ObjectClass *klass, void *data)
             "default is $TERN_MUTATE");
     }
     tern_faults_class_init(klass);
+    tern_add_properties(klass);
     set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
 }
 

@@ -88,26 +88,8 @@ struct TernState {
 
     /* Properties. */
     NICConf conf;
-    uint64_t dm_size;
-    uint64_t uar_size;
-    uint32_t max_qp;
-    uint32_t max_cq;
-    uint32_t max_mr;
-    uint32_t max_mw;
-    uint32_t tm_tags;
-    uint32_t eth_queues;
-    uint64_t max_pages;
-    uint32_t num_vectors;
-    uint32_t mtu;
-    uint32_t speed;
-    char *mw_type;
-    char *congestion;
+    TernProperties properties;
     CharBackend wire_chr;
-    char *pcap_path;
-    uint64_t pcap_limit;
-    char *events_path;
-    uint64_t events_limit;
-    bool poll;                  /* may poll busy send queues */
     char *mutation;             /* in a test build only */
     char *faults;               /* initial rules; later the engine has them */
     int icrc;                   /* TERN_ICRC_* */

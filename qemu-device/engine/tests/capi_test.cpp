@@ -8,9 +8,11 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "core/mutations.h"
+#include "core/properties.h"
 #include "tern_hw.hpp"
 #include "testing/admin_queue.h"
 #include "tests/fake_host.h"
@@ -59,61 +61,96 @@ void ram_written_c(void* opaque, void* p, uint64_t len) {
 
 constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c, dm_written_c, ram_written_c};
 
+constexpr TernProperties kGood = {.dm_size = 0,
+                                  .uar_size = 16 << 20,
+                                  .max_qp = 64,
+                                  .max_cq = 64,
+                                  .max_mr = 64,
+                                  .max_mw = 64,
+                                  .tm_tags = 0,
+                                  .eth_queues = 16,
+                                  .max_pages = 1 << 20,
+                                  .vectors = 8,
+                                  .mtu = 9000,
+                                  .speed = 100000};
+
 TernConfig good_config() {
   TernConfig c{};
-  c.uar_bar_size = 16 << 20;
-  c.max_qp = c.max_cq = 64;
-  c.max_mr = c.max_mw = 64;
-  c.num_vectors = 8;
-  c.max_mtu = 9000;
-  c.link_speed = 100000;
+  c.properties = &kGood;
   c.mac[0] = 0x52;
   return c;
+}
+
+std::uint64_t& number_of(TernProperties& values, const TernProperty& p) {
+  return *reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(&values) + p.offset);
+}
+
+// The table has each number that the C surface has a field for, and its limits are checked.
+TEST(Capi, RefusesAPropertyOutOfRangeByItsNameAndRange) {
+  FakeHost host;
+  unsigned numbers = 0;
+  for (std::size_t i = 0; tern_property(i) != nullptr; ++i) {
+    const TernProperty& p = *tern_property(i);
+    EXPECT_EQ(tern_property_named(p.name), &p);
+    if (p.offset < 0 || p.type > TERN_PROPERTY_SIZE) continue;
+    ++numbers;
+    const Property& row = *find_property(p.name);
+    EXPECT_EQ(p.initial, row.initial) << p.name;
+    EXPECT_NE(std::string(p.help).find(row.range()), std::string::npos) << p.name;
+    for (const std::uint64_t bad : {row.min - 1, row.max + 1}) {
+      if (row.allows(bad)) continue;  // 0 below a minimum
+      TernProperties values = kGood;
+      number_of(values, p) = bad;
+      char why[128] = "";
+      EXPECT_FALSE(tern_properties_check(&values, why, sizeof(why))) << p.name << "=" << bad;
+      EXPECT_EQ(why, "property '" + std::string(p.name) + "' must be " + row.range());
+      TernConfig config = good_config();
+      config.properties = &values;
+      EXPECT_EQ(tern_engine_new(&config, &kOps, &host), nullptr) << p.name << "=" << bad;
+    }
+  }
+  EXPECT_EQ(numbers, 14U);
+  EXPECT_EQ(tern_property_named("nothing"), nullptr);
 }
 
 TEST(Capi, RefusesConfigurationsOutOfRange) {
   FakeHost host;
   static std::byte storage[1 << 16];
+  static char word_2a[] = "2a";
+  static char word_2c[] = "2c";
+  static char wrong_congestion[] = "of";
   using C = TernConfig;
-  const std::pair<bool, std::function<void(C&)>> rows[] = {
-      {true, [](C&) {}},
-      {true, [](C& c) { c.dm_size = 1 << 16, c.dm_storage = storage; }},
-      {false, [](C& c) { c.dm_size = 1 << 16; }},
-      {false, [](C& c) { c.dm_size = 4096, c.dm_storage = storage; }},
-      {false, [](C& c) { c.dm_size = std::uint64_t{1} << 41, c.dm_storage = storage; }},
-      {false, [](C& c) { c.uar_bar_size = 0; }},
-      {false, [](C& c) { c.uar_bar_size = 1 << 16; }},
-      {true, [](C& c) { c.uar_bar_size = 2 << 16; }},
-      {false, [](C& c) { c.uar_bar_size = (2 << 16) + 4096; }},
-      {false, [](C& c) { c.uar_bar_size = std::uint64_t{1} << 33; }},
-      {false, [](C& c) { c.max_qp = 0; }},
-      {false, [](C& c) { c.max_qp = 1 << 24; }},
-      {false, [](C& c) { c.max_cq = 0; }},
-      {false, [](C& c) { c.max_cq = 0xffffffff; }},
-      {false, [](C& c) { c.max_mr = 0; }},
-      {false, [](C& c) { c.max_mr = c.max_mw = 1 << 23; }},
-      {true, [](C& c) { c.max_mw = 0; }},
-      {true, [](C& c) { c.max_tags = TERN_MAX_TAGS; }},
-      {false, [](C& c) { c.max_tags = TERN_MAX_TAGS + 1; }},
-      {false, [](C& c) { c.num_vectors = 1; }},
-      {true, [](C& c) { c.num_vectors = 128; }},
-      {false, [](C& c) { c.num_vectors = 129; }},
-      {false, [](C& c) { c.max_mtu = 1499; }},
-      {true, [](C& c) { c.max_mtu = 9216; }},
-      {false, [](C& c) { c.max_mtu = 9217; }},
-      {false, [](C& c) { c.link_speed = 0; }},
-      {false, [](C& c) { c.mac[0] = 0x53; }},
-      {false, [](C& c) { c.mac[0] = 0; }},
-      {false, [](C& c) { c.mw_type_2a = 2; }},
-      {false, [](C& c) { c.capture = 2; }},
-      {true, [](C& c) { c.max_pages = 1024; }},
-      {false, [](C& c) { c.max_pages = 1023; }},
-      {false, [](C& c) { c.max_pages = std::uint64_t{1} << 33; }},
+  using P = TernProperties;
+  const std::pair<bool, std::function<void(C&, P&)>> rows[] = {
+      {true, [](C&, P&) {}},
+      {true, [](C& c, P& p) { p.dm_size = 1 << 16, c.dm_storage = storage; }},
+      {false, [](C&, P& p) { p.dm_size = 1 << 16; }},
+      {false, [](C& c, P& p) { p.dm_size = 4096, c.dm_storage = storage; }},
+      {false, [](C& c, P& p) { p.dm_size = std::uint64_t{1} << 37, c.dm_storage = storage; }},
+      {false, [](C&, P& p) { p.uar_size = 0; }},
+      {true, [](C&, P& p) { p.uar_size = 2 << 16; }},
+      {false, [](C&, P& p) { p.uar_size = 3 << 16; }},
+      {false, [](C&, P& p) { p.max_qp = 1 << 24; }},
+      {false, [](C&, P& p) { p.max_cq = std::uint64_t{1} << 32 | 1; }},
+      {false, [](C&, P& p) { p.max_mr = p.max_mw = 1 << 23; }},
+      {true, [](C&, P& p) { p.max_mw = 0; }},
+      {true, [](C&, P& p) { p.tm_tags = 4096; }},
+      {true, [](C&, P& p) { p.vectors = 128; }},
+      {true, [](C&, P& p) { p.mtu = 9216; }},
+      {false, [](C&, P& p) { p.speed = 0; }},
+      {true, [](C&, P& p) { p.max_pages = 1024; }},
+      {true, [](C&, P& p) { p.mw_type = word_2a; }},
+      {false, [](C&, P& p) { p.mw_type = word_2c; }},
+      {false, [](C&, P& p) { p.congestion = wrong_congestion; }},
+      {false, [](C& c, P&) { c.mac[0] = 0x53; }},
+      {false, [](C& c, P&) { c.mac[0] = 0; }},
   };
   int row = 0;
   for (const auto& [good, change] : rows) {
+    TernProperties values = kGood;
     TernConfig config = good_config();
-    change(config);
+    config.properties = &values;
+    change(config, values);
     TernEngine* const e = tern_engine_new(&config, &kOps, &host);
     EXPECT_EQ(e != nullptr, good) << "row " << row;
     tern_engine_free(e);
@@ -122,6 +159,8 @@ TEST(Capi, RefusesConfigurationsOutOfRange) {
   const TernConfig config = good_config();
   EXPECT_EQ(tern_engine_new(nullptr, &kOps, &host), nullptr);
   EXPECT_EQ(tern_engine_new(&config, nullptr, &host), nullptr);
+  const TernConfig without_properties{};
+  EXPECT_EQ(tern_engine_new(&without_properties, &kOps, &host), nullptr);
   for (int i = 0; i < 4; ++i) {
     TernHostOps ops = kOps;
     if (i == 0) ops.map = nullptr;
