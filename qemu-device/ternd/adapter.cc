@@ -87,7 +87,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
       files_(std::move(files)),
       owned_port_(&fabric.add(config.name, *this, kQueueMax)),
       port_(*owned_port_),
-      dm_(config.dm_size),
+      dm_(config.engine.dm_size),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
       wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   port_.set_policy(config_.port);
@@ -110,28 +110,11 @@ Adapter::~Adapter() {
 }
 
 void Adapter::make_engine() {
-  Config c;
-  c.dm = std::span(dm_.data(), config_.dm_size);
-  c.uar_bar_size = config_.uar_size;
-  c.max_qp = config_.max_qp;
-  c.max_cq = config_.max_cq;
-  c.max_mr = config_.max_mr;
-  c.max_mw = config_.max_mw;
-  c.max_tags = static_cast<std::uint16_t>(config_.tm_tags);
-  c.max_eth_queues = static_cast<std::uint16_t>(config_.eth_queues);
-  c.max_pages = config_.max_pages;
-  c.num_vectors = config_.vectors;
-  c.max_mtu = config_.mtu;
-  c.link_speed = config_.speed;
-  c.mac = config_.mac;
-  c.mw_type_2a = config_.mw_type_2a;
-  c.doorbell_cost = config_.dm_size == 0 ? kPostedDoorbellCost : kDoorbellCost;
-  std::string why;
-  const auto congestion = parse_congestion(config_.congestion, why);
-  if (!congestion) throw std::invalid_argument("property 'congestion': " + why);
-  c.congestion = *congestion;
+  Config c = config_.engine;
+  c.dm = std::span(dm_.data(), c.dm_size);
+  c.doorbell_cost = c.dm_size == 0 ? kPostedDoorbellCost : kDoorbellCost;
   engine_ = std::make_unique<Device>(engine_host_, c);
-  why = set_faults(config_.faults);
+  const std::string why = set_faults(config_.faults);
   if (!why.empty()) throw std::invalid_argument("property 'faults': " + why);
   set_icrc(config_.icrc);
 
@@ -149,7 +132,7 @@ void Adapter::log_events(Descriptor file) {
   log.limit = config_.events_limit;
   log.clock = TERN_LOG_CLOCK_MONOTONIC;
   log.epoch = clock_ns(CLOCK_REALTIME) - clock_ns();
-  log.mac = config_.mac;
+  log.mac = config_.engine.mac;
   log.name = config_.name;
   log.fd = file.release();
   runner_->log_events(log);
@@ -157,10 +140,10 @@ void Adapter::log_events(Descriptor file) {
 
 void Adapter::make_function(Descriptor listener) {
   Function::Options options;
-  options.space.uar_size = config_.uar_size;
+  options.space.uar_size = config_.engine.uar_bar_size;
   options.space.dm_size = dm_.size();
-  options.space.vectors = config_.vectors;
-  options.space.link_speed = link_speed(config_.speed);
+  options.space.vectors = config_.engine.num_vectors;
+  options.space.link_speed = link_speed(config_.engine.link_speed);
   options.regions = regions_;
   function_ =
       std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The properties of an adapter: those of QEMU's `-device tern`, and those of its port.
+// The properties of an adapter: those of core/properties.h, which QEMU's `-device tern` has too,
+// those of its socket, and those of its port.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/config.h"
+#include "core/properties.h"
 #include "switch.h"
 #include "wire/codec.h"
 
@@ -18,26 +20,13 @@ struct AdapterConfig {
   std::string user;  // who may connect, and the group that may
   std::string group;
   std::string name;  // of the port: the socket's file name without its suffix
-  std::array<std::uint8_t, 6> mac{};
-  std::uint64_t dm_size = std::uint64_t{16} << 20;
-  std::uint64_t uar_size = std::uint64_t{16} << 20;
-  std::uint32_t max_qp = 16384;
-  std::uint32_t max_cq = 16384;
-  std::uint32_t max_mr = 65536;
-  std::uint32_t max_mw = 65536;
-  std::uint32_t tm_tags = 1024;
-  std::uint32_t eth_queues = 16;
-  std::uint64_t max_pages = std::uint64_t{64} << 20;
-  std::uint32_t vectors = 32;
-  std::uint32_t mtu = 9000;
-  std::uint32_t speed = 100000;
-  bool mw_type_2a = false;
-  bool poll = true;
+  // The engine's properties, its address and congestion control; without device memory.
+  Config engine;
+  bool poll = find_property("poll")->initial != 0;
   std::string pcap;
-  std::uint64_t pcap_limit = 0;
+  std::uint64_t pcap_limit = find_property("pcap-limit")->initial;
   std::string events;
-  std::uint64_t events_limit = 0;
-  std::string congestion = "on";
+  std::uint64_t events_limit = find_property("events-limit")->initial;
   std::string faults;
   IcrcMode icrc = IcrcMode::kCheck;
   PortPolicy port;
@@ -51,10 +40,10 @@ AdapterConfig parse_adapter(std::string_view text);
 bool set_port_property(PortPolicy& policy, std::string_view name, std::string_view value);
 
 struct PropertyHelp {
-  const char* name;
-  const char* text;
+  std::string name;
+  std::string text;  // ends with the default in parentheses, if there is one
 };
 // All properties, for --adapter help.
-const std::vector<PropertyHelp>& adapter_properties();
+std::vector<PropertyHelp> adapter_properties();
 
 }  // namespace tern::daemon

@@ -70,7 +70,7 @@ void call(Uplink& uplink, const std::function<void()>& task) {
 Json describe(Adapter& adapter, bool responds, const Adapter::Status& status) {
   Json j = {{"name", adapter.config().name},
             {"path", adapter.config().path},
-            {"mac", text_of(adapter.config().mac)}};
+            {"mac", text_of(adapter.config().engine.mac)}};
   j["responds"] = responds;
   if (responds) {
     j["attached"] = status.attached;

@@ -15,7 +15,8 @@ namespace {
 
 void list_properties() {
   std::puts("Properties of --adapter PATH[,PROPERTY=VALUE]... (defaults in parentheses):");
-  for (const PropertyHelp& p : adapter_properties()) std::printf("  %-16s %s\n", p.name, p.text);
+  for (const PropertyHelp& p : adapter_properties())
+    std::printf("  %-16s %s\n", p.name.c_str(), p.text.c_str());
 }
 
 }  // namespace

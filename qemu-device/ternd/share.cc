@@ -93,9 +93,10 @@ Share divide(const HostLimits& host, unsigned places) {
 }
 
 void limit_pages(AdapterConfig& config, const Share& share) {
-  const std::uint64_t dm = config.dm_size == 0 ? 0 : std::bit_ceil(config.dm_size);
-  const std::uint64_t objects = config.max_qp * kQp + config.max_cq * kCq +
-                                (std::uint64_t{config.max_mr} + config.max_mw) * kKey;
+  Config& c = config.engine;
+  const std::uint64_t dm = c.dm_size == 0 ? 0 : std::bit_ceil(c.dm_size);
+  const std::uint64_t objects =
+      c.max_qp * kQp + c.max_cq * kCq + (std::uint64_t{c.max_mr} + c.max_mw) * kKey;
   const std::uint64_t fixed = kBase + dm + objects;
   if (share.memory < fixed + kLeastPages * kPageEntry) {
     throw std::invalid_argument(config.path + ": may take " + mebibytes(fixed) +
@@ -104,7 +105,7 @@ void limit_pages(AdapterConfig& config, const Share& share) {
                                 ": allow more with --memory or fewer with --max-adapters, or lower "
                                 "max-qp, max-mr, max-mw or dm-size");
   }
-  config.max_pages = std::min(config.max_pages, (share.memory - fixed) / kPageEntry);
+  c.max_pages = std::min(c.max_pages, (share.memory - fixed) / kPageEntry);
 }
 
 }  // namespace tern::daemon

@@ -42,10 +42,10 @@ TEST(ShareTest, IsAnEqualPart) {
 TEST(ShareTest, LimitsPageLists) {
   AdapterConfig config = parse_adapter("a");
   limit_pages(config, {});
-  EXPECT_EQ(config.max_pages, std::uint64_t{64} << 20) << "the default";
+  EXPECT_EQ(config.engine.max_pages, std::uint64_t{64} << 20) << "the default";
   limit_pages(config, {.memory = kGi / 4});
-  EXPECT_LT(config.max_pages * 8, kGi / 4);
-  EXPECT_GT(config.max_pages * 8, kGi / 16);
+  EXPECT_LT(config.engine.max_pages * 8, kGi / 4);
+  EXPECT_GT(config.engine.max_pages * 8, kGi / 16);
   try {
     limit_pages(config, {.memory = kGi / 16});
     ADD_FAILURE() << "it fits";
