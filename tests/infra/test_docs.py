@@ -69,6 +69,32 @@ def missing_files(text, literal=LITERAL):
                   if name.partition("/")[0] in tops and "/" in name and not there(name))
 
 
+def property_defaults():
+    """The default of each property with a number, by its name."""
+    core = "qemu-device/engine/core"
+    members = re.findall(r'\b(?:number|size)\("([\w-]+)", &Config::(\w+)',
+                         text_of(f"{core}/properties.cc"))
+    config, limits = text_of(f"{core}/config.h"), text_of(f"{core}/limits.h")
+
+    def value(text):
+        if text.startswith("k"):
+            text = re.search(rf"\b{text} = ([^;]+);", limits)[1]
+        factor, shift = re.fullmatch(r"(?:std::uint64_t)?\{?(\d+)\}?(?: << (\d+))?", text).groups()
+        return int(factor) << int(shift or 0)
+
+    return {
+        name: value(re.search(rf"\b{member} = ([^;]+);", config)[1]) for name, member in members
+    }
+
+
+def forms_of(number):
+    """How the data book may write a default; a rate has another unit."""
+    return [
+        str(number),
+        str(number * 1000), f"{number >> 20} MiB", rf"2\ :sup:`{number.bit_length() - 1}`"
+    ]
+
+
 class Names(unittest.TestCase):
     def test_functions_of_engine(self):
         self.assertEqual(missing_functions(text_of("Documentation/engine.rst")), [])
@@ -81,6 +107,20 @@ class Names(unittest.TestCase):
             with self.subTest(page):
                 literal = re.compile(r"`([^`\n]+)`") if page.endswith(".md") else LITERAL
                 self.assertEqual(missing_files(text_of(page), literal), [])
+
+    def test_defaults_of_properties_in_the_data_book(self):
+        page = text_of("Documentation/spec/limits.rst")
+        rows = re.findall(r"^``\w+``.*(?:\n  .*)*", page, re.M)
+        compared = set()
+        for name, default in property_defaults().items():
+            for row in rows:
+                if f"``{name}``" in row:
+                    compared.add(name)
+                    self.assertTrue(
+                        any(
+                            re.search(rf"(?<!\w){re.escape(form)}(?!\w)", row)
+                            for form in forms_of(default)), (row, default))
+        self.assertEqual(len(compared), 11, compared)
 
     def test_a_function_that_is_not_there_is_found(self):
         text = "   * - ``qemu-device/engine/lane/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
