@@ -284,7 +284,7 @@ class DeviceRegionTest : public DeviceMemoryTest {
     out.abandon();
     const Access a = memory.remote(user, key, addr, len, rights, out);
     EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
-    EXPECT_EQ(memory.check_remote(user, key, addr, len, rights), a);
+    EXPECT_EQ(memory.check_remote(user, key, addr, len, rights).access(), a);
     return a;
   }
   Access local(std::uint32_t key, std::uint64_t addr, std::uint64_t len, bool write) {

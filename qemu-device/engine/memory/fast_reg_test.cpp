@@ -61,7 +61,7 @@ class FastReg : public testing::Test {
   Access use(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len) {
     out.abandon();
     const Access a = memory.remote(who, key, addr, len, TERN_ACCESS_REMOTE_WRITE, out);
-    EXPECT_EQ(memory.check_remote(who, key, addr, len, TERN_ACCESS_REMOTE_WRITE), a);
+    EXPECT_EQ(memory.check_remote(who, key, addr, len, TERN_ACCESS_REMOTE_WRITE).access(), a);
     std::uint64_t n = 0;
     for (const auto& p : out.pieces()) n += p.bytes.size();
     EXPECT_EQ(n, a == Access::kReady ? len : 0);

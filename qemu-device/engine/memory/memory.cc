@@ -59,6 +59,17 @@ Region* Memory::find(std::uint32_t key) const {
   return region && region->key == key ? region : nullptr;
 }
 
+// Inlined, as permit_remote() is: a permit stays in registers.
+[[gnu::always_inline]] inline Memory::Permit Memory::permit_through(
+    const Window& w, const Accessor& who, const KeyRequest& request) const {
+  if (const Rule broken = rules.access(w, who, request); broken != Rule::kNone) return {broken};
+  // The region exists as long as the window is bound, but it may be closed.
+  const Region* const region = region_of(w);
+  const Rule broken = rules.access_through(region, request.rights);
+  if (broken != Rule::kNone) return {broken};
+  return {Rule::kNone, region, region->iova + w.offset + (request.addr - w.iova)};
+}
+
 [[gnu::always_inline]] inline Memory::Permit Memory::permit_remote(
     const Accessor& who, const KeyRequest& request) const {
   MemoryKey* const key = resolve(request.key);
@@ -148,17 +159,22 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   if (len == 0) return Access::kReady;
   const KeyRequest request{rkey, va, len, rights};
   const Permit permit = permit_remote(who, request);
-  Access access = Access::kReady;
-  if (permit.broken == Rule::kNone) [[likely]] {
-    access = append(*permit.region, permit.addr, len, rights & kRemoteChange, out);
-    // An atomic also reads its operand, and an IOMMU may allow the device to write only.
-    if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
-        !readable(*permit.region, permit.addr, len)) {
-      out.abandon();
-      access = Access::kDmaError;
-    }
+  if (permit.broken != Rule::kNone) [[unlikely]]
+    return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit.broken);
+  return map(permit, who, request, out);
+}
+
+Access Memory::map(const Permit& permit, const Accessor& who, const KeyRequest& request,
+                   SpanList& out) {
+  const Region& region = *permit.region;
+  Access access = append(region, permit.addr, request.length, request.rights & kRemoteChange, out);
+  // An atomic also reads its operand, and an IOMMU may allow the device to write only.
+  if ((request.rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
+      !readable(region, permit.addr, request.length)) {
+    out.abandon();
+    access = Access::kDmaError;
   }
-  return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit.broken, access);
+  return concluded(TERN_LOG_CHECK_REMOTE, who, request, Rule::kNone, access);
 }
 
 bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t len) const {
@@ -174,11 +190,13 @@ bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t le
   return true;
 }
 
-Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
-                            std::uint64_t len, std::uint32_t rights) const {
-  if (len == 0) return Access::kReady;
+Memory::Permit Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+                                    std::uint64_t len, std::uint32_t rights) const {
+  if (len == 0) return {};
   const KeyRequest request{rkey, va, len, rights};
-  return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit_remote(who, request).broken);
+  const Permit permit = permit_remote(who, request);
+  (void)concluded(TERN_LOG_CHECK_REMOTE, who, request, permit.broken);
+  return permit;
 }
 
 void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va,

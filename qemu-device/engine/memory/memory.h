@@ -49,9 +49,23 @@ class Memory {
   // TERN_ACCESS_REMOTE_*. Zero bytes need no key (IBTA C9-88).
   [[nodiscard]] Access remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                               std::uint64_t len, std::uint32_t rights, SpanList& out);
-  // The same checks without accessing memory.
-  [[nodiscard]] Access check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+  // The rule that refuses an access, or kNone and where the access goes.
+  struct Permit {
+    Rule broken = Rule::kNone;
+    const Region* region = nullptr;  // null also for zero bytes
+    std::uint64_t addr = 0;          // of the first byte, as the region counts
+
+    [[nodiscard]] Access access() const {
+      return broken == Rule::kNone ? Access::kReady : Access::kDenied;
+    }
+  };
+  // The checks of remote() without accessing memory. The permit expires with the packet: commands
+  // and work requests may change its region.
+  [[nodiscard]] Permit check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                     std::uint64_t len, std::uint32_t rights) const;
+  // What remote() does after its checks. `request`: what `permit` allows, or its first bytes.
+  [[nodiscard]] Access map(const Permit& permit, const Accessor& who, const KeyRequest& request,
+                           SpanList& out);
   // Logs a request that the QP does not allow, whatever its key is.
   void denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                     std::uint32_t rights) const;
@@ -134,12 +148,6 @@ class Memory {
   [[nodiscard]] Region* region_of(const Window& w) const {
     return as_region(resolve(w.region << TERN_KEY_INDEX_SHIFT));
   }
-  // The rule that refuses an access, or kNone and where the access goes.
-  struct Permit {
-    Rule broken = Rule::kNone;
-    const Region* region = nullptr;
-    std::uint64_t addr = 0;  // of the first byte, as the region counts
-  };
   // A peer's key may belong to a window.
   [[nodiscard]] Permit permit_remote(const Accessor& who, const KeyRequest& request) const;
   [[nodiscard]] Permit permit_through(const Window& w, const Accessor& who,

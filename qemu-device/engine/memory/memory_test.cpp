@@ -353,7 +353,7 @@ class MemoryTest : public PageListTest {
     out.abandon();
     const Access a = memory.remote(who, key, addr, len, rights, out);
     EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
-    EXPECT_EQ(memory.check_remote(who, key, addr, len, rights), a);
+    EXPECT_EQ(memory.check_remote(who, key, addr, len, rights).access(), a);
     return a;
   }
 };

@@ -105,9 +105,10 @@ TEST_F(ReregTest, EveryCombination) {
     EXPECT_EQ(local(owner, iova - 1, 1), Access::kDenied);
     EXPECT_EQ(local(owner, iova, 8, true), access ? Access::kDenied : Access::kReady);
     out.abandon();
-    EXPECT_EQ(memory.check_remote(owner, key, iova, 8, TERN_ACCESS_REMOTE_WRITE),
+    EXPECT_EQ(memory.check_remote(owner, key, iova, 8, TERN_ACCESS_REMOTE_WRITE).access(),
               access ? Access::kDenied : Access::kReady);
-    EXPECT_EQ(memory.check_remote(owner, key, iova, 8, TERN_ACCESS_REMOTE_READ), Access::kReady);
+    EXPECT_EQ(memory.check_remote(owner, key, iova, 8, TERN_ACCESS_REMOTE_READ).access(),
+              Access::kReady);
     const tern_rsp_mr rsp = query();
     EXPECT_EQ(rsp.key, key) << "the key stays";
     EXPECT_EQ(rsp.iova, iova);

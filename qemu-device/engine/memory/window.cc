@@ -43,18 +43,6 @@ Status Memory::query_mw(const Window& w, tern_rsp_mr* rsp) const {
   return TERN_ST_OK;
 }
 
-// ---- accesses ----
-
-Memory::Permit Memory::permit_through(const Window& w, const Accessor& who,
-                                      const KeyRequest& request) const {
-  if (const Rule broken = rules.access(w, who, request); broken != Rule::kNone) return {broken};
-  // The region exists as long as the window is bound, but it may be closed.
-  const Region* const region = region_of(w);
-  const Rule broken = rules.access_through(region, request.rights);
-  if (broken != Rule::kNone) return {broken};
-  return {Rule::kNone, region, region->iova + w.offset + (request.addr - w.iova)};
-}
-
 // ---- binding ----
 
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {

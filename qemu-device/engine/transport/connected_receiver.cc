@@ -28,20 +28,19 @@ bool ConnectedReceiver::length_fits(const Packet& packet, const OpTraits& t) con
   return len <= whole && (len > before || (t.first && before == 0));
 }
 
-// Checks the RETH of the first packet of a WRITE, and records the destination.
-ConnectedReceiver::Refusal ConnectedReceiver::begin_write(const Packet& packet,
-                                                          const Accessor& who) {
+// Checks the RETH of the first packet of a WRITE, and records the destination. `permit`: the access
+// to its memory, for the bytes of this packet.
+ConnectedReceiver::Refusal ConnectedReceiver::begin_write(const Packet& packet, const Accessor& who,
+                                                          Memory::Permit& permit) {
   Context& context = qp_.context();
   if (!allows(packet, who, TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen)
     return Refusal::kInvalid;
   // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. A flag to prevent
   // that is not worth it.
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
-  if (packet.dma_len > 0 &&
-      context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len,
-                                  TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
-    return Refusal::kDenied;
-  }
+  permit = context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len,
+                                       TERN_ACCESS_REMOTE_WRITE);
+  if (permit.access() != Access::kReady) return Refusal::kDenied;
   write_va_ = packet.va;
   write_rkey_ = packet.rkey;
   write_left_ = packet.dma_len;
@@ -51,9 +50,10 @@ ConnectedReceiver::Refusal ConnectedReceiver::begin_write(const Packet& packet,
 
 // Checks that the bytes of a WRITE's packets add up to the length in its RETH.
 ConnectedReceiver::Refusal ConnectedReceiver::check_write(const Packet& packet, const OpTraits& t,
-                                                          const Accessor& who) {
+                                                          const Accessor& who,
+                                                          Memory::Permit& permit) {
   if (t.first) {
-    const Refusal refusal = begin_write(packet, who);
+    const Refusal refusal = begin_write(packet, who, permit);
     if (refusal != Refusal::kNone) return refusal;
   }
   const std::uint64_t len = packet.payload.size();
@@ -80,20 +80,24 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_send(const Packet& packet, c
   return Refusal::kNone;
 }
 
-ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet,
-                                                          const Accessor& who) {
+ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, const Accessor& who,
+                                                          const Memory::Permit& permit) {
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (len > 0) {
+    const std::uint32_t rest = write_left_ - len;
+    const KeyRequest request{write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE};
+    Context& context = qp_.context();
     const Access access =
-        reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, write_left_ - len);
+        permit.region != nullptr
+            ? reached(context.memory.map(permit, who, request, context.scatter), rest)
+            : reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, rest);
     if (access != Access::kReady) {
       return access == Access::kPending  ? Refusal::kAbsent
              : access == Access::kDenied ? Refusal::kRevoked
                                          : Refusal::kDmaError;
     }
-    SpanList& to = qp_.context().scatter;
-    SpanList::copy(packet.payload, to);
-    to.clear();
+    SpanList::copy(packet.payload, context.scatter);
+    context.scatter.clear();
     write_va_ += len;
     write_left_ -= len;
     received_ += len;
@@ -103,11 +107,14 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet,
 
 Access ConnectedReceiver::reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                 std::uint64_t len, std::uint32_t rights, std::uint64_t rest) {
-  SpanList& to = qp_.context().scatter;
-  const Access access = qp_.context().memory.remote(who, rkey, va, len, rights, to);
+  Context& context = qp_.context();
+  return reached(context.memory.remote(who, rkey, va, len, rights, context.scatter), rest);
+}
+
+Access ConnectedReceiver::reached(Access access, std::uint64_t rest) {
   if (access == Access::kReady) [[likely]]
     return access;
-  to.abandon();
+  qp_.context().scatter.abandon();
   if (access == Access::kPending && qp_.raise_fault(TERN_FAULT_RESPONDER, rest))
     faulted_ = Faulted::kRequest;
   return access;

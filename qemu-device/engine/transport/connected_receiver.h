@@ -47,8 +47,9 @@ class ConnectedReceiver : public Receiver {
   template <class Half>
   [[nodiscard]] Refusal receive(Half& half, const Packet& packet, const OpTraits& t,
                                 const Accessor& who) {
+    Memory::Permit permit;
     if (!t.send) {
-      const Refusal refusal = check_write(packet, t, who);
+      const Refusal refusal = check_write(packet, t, who, permit);
       if (refusal != Refusal::kNone) return refusal;
     }
     if (t.send || t.imm) {
@@ -56,7 +57,8 @@ class ConnectedReceiver : public Receiver {
       if (got == Take::kEmpty) return Refusal::kNoReceive;
       if (got == Take::kFailed) return Refusal::kQueueFailed;
     }
-    const Refusal refusal = t.send ? store_send(packet, t, who) : store_write(packet, who);
+    const Refusal refusal = t.send ? store_send(packet, t, who)
+                                   : store_write(packet, who, permit);
     if (refusal != Refusal::kNone) return refusal;
     message_ = t.last ? Message::kNone : t.send ? Message::kSend : Message::kWrite;
     if (t.last && (t.send || t.imm)) {
@@ -74,10 +76,14 @@ class ConnectedReceiver : public Receiver {
   Message message_ = Message::kNone;
 
  private:
-  [[nodiscard]] Refusal check_write(const Packet& packet, const OpTraits& t, const Accessor& who);
-  [[nodiscard]] Refusal begin_write(const Packet& packet, const Accessor& who);
+  [[nodiscard]] Refusal check_write(const Packet& packet, const OpTraits& t, const Accessor& who,
+                                    Memory::Permit& permit);
+  [[nodiscard]] Refusal begin_write(const Packet& packet, const Accessor& who,
+                                    Memory::Permit& permit);
   [[nodiscard]] Refusal store_send(const Packet& packet, const OpTraits& t, const Accessor& who);
-  [[nodiscard]] Refusal store_write(const Packet& packet, const Accessor& who);
+  [[nodiscard]] Refusal store_write(const Packet& packet, const Accessor& who,
+                                    const Memory::Permit& permit);
+  [[nodiscard]] Access reached(Access access, std::uint64_t rest);
 
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_va_ = 0;

@@ -270,8 +270,9 @@ void Responder::on_read(const Packet& packet) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (packet.dma_len > 0 &&
-      context.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
-                                  TERN_ACCESS_REMOTE_READ) != Access::kReady) {
+      context.memory
+              .check_remote(keys_, packet.rkey, packet.va, packet.dma_len, TERN_ACCESS_REMOTE_READ)
+              .access() != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
   Resource* const r = new_resource(packet);
