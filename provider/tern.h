@@ -487,7 +487,7 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 	return page ? page[qpn & TERN_QP_TABLE_MASK] : NULL;
 }
 
-/* tern.c */
+/* provider.c */
 bool tern_is_tern(const struct ibv_device *ibvdev);
 
 /* buf.c */
