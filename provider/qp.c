@@ -464,21 +464,17 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 }
 
 /*
- * ibv_create_qp_ex(3): EOPNOTSUPP for a type, flag or send op that tern does
- * not support, EINVAL for capacities beyond the device's and for objects that
- * are missing or not allowed for the type.
+ * ibv_create_qp_ex(3) without an indirection table: EOPNOTSUPP for a type, flag
+ * or send op that tern does not support, EINVAL for capacities beyond the
+ * device's and for objects that are missing or not allowed for the type.
  */
-struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
-				 struct ibv_qp_init_attr_ex *attr)
+struct ibv_qp *tern_create_basic_qp(struct ibv_context *ibvctx,
+				    struct ibv_qp_init_attr_ex *attr)
 {
 	const struct tern_qp_type *type = tern_qp_type_find(attr->qp_type);
 	struct ibv_qp_init_attr_ex actual = *attr;
 	struct tern_qp *qp;
 	int err;
-
-	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
-			       IBV_QP_INIT_ATTR_RX_HASH))
-		return tern_create_rss_qp(ibvctx, attr);
 
 	err = tern_check_qp_attr(to_tern_ctx(ibvctx), type, attr);
 	if (err)
@@ -502,30 +498,6 @@ err_free:
 err_out:
 	errno = err;
 	return NULL;
-}
-
-/* ibv_create_qp(3). */
-struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
-			      struct ibv_qp_init_attr *attr)
-{
-	struct ibv_qp_init_attr_ex attr_ex = {
-		.qp_context = attr->qp_context,
-		.send_cq = attr->send_cq,
-		.recv_cq = attr->recv_cq,
-		.srq = attr->srq,
-		.cap = attr->cap,
-		.qp_type = attr->qp_type,
-		.sq_sig_all = attr->sq_sig_all,
-		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = ibvpd,
-	};
-	struct ibv_qp *ibvqp;
-
-	ibvqp = tern_create_qp_ex(ibvpd->context, &attr_ex);
-	if (ibvqp)
-		attr->cap = attr_ex.cap;
-
-	return ibvqp;
 }
 
 /*

@@ -512,7 +512,7 @@ uint64_t tern_wallclock_ns(struct tern_context *ctx,
 			   struct tern_wallclock *last, uint64_t stamp);
 /* </not exported> */
 
-/* verbs.c: device, port, AH, XRCD, multicast */
+/* verbs.c: device, port, AH, XRCD, multicast, any kind of QP */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size);
@@ -527,6 +527,10 @@ int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid);
 int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid);
+struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
+			      struct ibv_qp_init_attr *attr);
+struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
+				 struct ibv_qp_init_attr_ex *attr);
 
 /* pd.c: PDs, parent domains, thread domains */
 struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
@@ -634,10 +638,8 @@ uint32_t tern_qp_type_send_flags(const struct tern_qp_type *type,
 size_t tern_qp_type_min_wqe(const struct tern_qp_type *type);
 
 /* qp.c */
-struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
-			      struct ibv_qp_init_attr *attr);
-struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
-				 struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *tern_create_basic_qp(struct ibv_context *ibvctx,
+				    struct ibv_qp_init_attr_ex *attr);
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps);
 void tern_qp_free(struct tern_qp *qp);
 void *tern_zalloc_aligned(size_t size);
@@ -718,9 +720,7 @@ int tern_check_raw_qp(const struct tern_context *ctx,
 		      const struct ibv_qp_init_attr_ex *attr);
 void tern_raw_query_device(const struct tern_context *ctx,
 			   struct ibv_device_attr_ex *attr, size_t attr_size);
-uint16_t tern_tso_csum_start(const void *header, size_t length);
-struct ibv_qp *tern_create_rss_qp(struct ibv_context *ibvctx,
-				  struct ibv_qp_init_attr_ex *attr);
+uint64_t tern_rx_hash_fields(const struct tern_context *ctx);
 
 /* wq.c */
 struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
@@ -731,6 +731,8 @@ struct ibv_rwq_ind_table *
 tern_create_rwq_ind_table(struct ibv_context *ibvctx,
 			  struct ibv_rwq_ind_table_init_attr *attr);
 int tern_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+struct ibv_qp *tern_create_rss_qp(struct ibv_context *ibvctx,
+				  struct ibv_qp_init_attr_ex *attr);
 
 /* flow.c */
 struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,

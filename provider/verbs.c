@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Device, port, AH, XRCD and multicast verbs. */
+/* Device, port, AH, XRCD and multicast verbs; creation of any kind of QP. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -136,4 +136,39 @@ int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid)
 {
 	return ibv_cmd_detach_mcast(ibvqp, gid, lid);
+}
+
+/* ibv_create_qp_ex(3). */
+struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
+				 struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
+			       IBV_QP_INIT_ATTR_RX_HASH))
+		return tern_create_rss_qp(ibvctx, attr);
+
+	return tern_create_basic_qp(ibvctx, attr);
+}
+
+/* ibv_create_qp(3). */
+struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
+			      struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex attr_ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ibvpd,
+	};
+	struct ibv_qp *ibvqp;
+
+	ibvqp = tern_create_qp_ex(ibvpd->context, &attr_ex);
+	if (ibvqp)
+		attr->cap = attr_ex.cap;
+
+	return ibvqp;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Work queues: receive queues without a QP, and tables of them. */
+/* Work queues: receive queues without a QP, tables of them, and RSS QPs. */
 
 #include <ccan/ilog.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "compat.h"
 #include "tern.h"
 
 /* ibv_post_wq_recv(3): fails like ibv_post_recv(). */
@@ -272,4 +274,97 @@ int tern_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
 
 	free(table);
 	return 0;
+}
+
+static int tern_check_rss_qp(const struct tern_context *ctx,
+			     const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t needed = IBV_QP_INIT_ATTR_PD |
+				IBV_QP_INIT_ATTR_IND_TABLE |
+				IBV_QP_INIT_ATTR_RX_HASH;
+	const struct ibv_rx_hash_conf *conf = &attr->rx_hash_conf;
+	const struct ibv_qp_cap *cap = &attr->cap;
+
+	if (!(ctx->caps & TERN_UCTX_CAP_RSS) ||
+	    attr->qp_type != IBV_QPT_RAW_PACKET ||
+	    !check_comp_mask(attr->comp_mask,
+			     needed | IBV_QP_INIT_ATTR_CREATE_FLAGS))
+		return EOPNOTSUPP;
+
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+	    attr->create_flags)
+		return EOPNOTSUPP;
+
+	if ((attr->comp_mask & needed) != needed || !attr->pd ||
+	    !attr->rwq_ind_tbl || attr->send_cq || attr->recv_cq ||
+	    attr->srq || cap->max_send_wr || cap->max_recv_wr ||
+	    cap->max_recv_sge)
+		return EINVAL;
+
+	if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
+	    !check_comp_mask(conf->rx_hash_fields_mask,
+			     tern_rx_hash_fields(ctx)))
+		return EOPNOTSUPP;
+
+	if (conf->rx_hash_key_len !=
+		    sizeof(((struct tern_ureq_create_rss_qp *)NULL)->rx_hash_key) ||
+	    !conf->rx_hash_key)
+		return EINVAL;
+
+	return 0;
+}
+
+static int tern_rss_qp_cmd_create(struct ibv_context *ibvctx,
+				  struct tern_qp *qp,
+				  struct ibv_qp_init_attr_ex *attr)
+{
+	const struct ibv_rx_hash_conf *conf = &attr->rx_hash_conf;
+	struct tern_create_rss_qp_resp resp = {};
+	struct tern_create_rss_qp cmd = {};
+
+	cmd.rx_hash_fields_mask = conf->rx_hash_fields_mask;
+	cmd.rx_hash_function = conf->rx_hash_function;
+	cmd.rx_hash_key_len = conf->rx_hash_key_len;
+	memcpy(cmd.rx_hash_key, conf->rx_hash_key, sizeof(cmd.rx_hash_key));
+
+	return ibv_cmd_create_qp_ex2(ibvctx, &qp->vqp, attr, &cmd.ibv_cmd,
+				     sizeof(cmd), &resp.ibv_resp, sizeof(resp),
+				     NULL);
+}
+
+/*
+ * ibv_create_qp_ex(3) with an indirection table: EOPNOTSUPP for a type, flag,
+ * hash function or hash field that the device does not support, EINVAL for
+ * attributes that are missing or that such a QP does not have.
+ */
+struct ibv_qp *tern_create_rss_qp(struct ibv_context *ibvctx,
+				  struct ibv_qp_init_attr_ex *attr)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvctx);
+	struct ibv_qp_init_attr_ex actual = *attr;
+	struct tern_qp *qp;
+	int err;
+
+	err = tern_check_rss_qp(ctx, attr);
+	if (err)
+		goto err_out;
+
+	qp = tern_qp_alloc(&tern_rss_qp_type, ctx->caps);
+	if (!qp) {
+		err = ENOMEM;
+		goto err_out;
+	}
+
+	err = tern_rss_qp_cmd_create(ibvctx, qp, &actual);
+	if (err) {
+		tern_qp_free(qp);
+		goto err_out;
+	}
+
+	attr->cap = (struct ibv_qp_cap){};
+	return &qp->vqp.qp;
+
+err_out:
+	errno = err;
+	return NULL;
 }

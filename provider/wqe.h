@@ -233,6 +233,8 @@ static inline size_t tern_tso_size(size_t header_size)
 	return align(header_size, sizeof(struct tern_sge));
 }
 
+uint16_t tern_tso_csum_start(const void *header, size_t length);
+
 /*
  * The same for a large frame, whose headers follow. The device completes their
  * checksums, whatever the flags. Returns 0, or EINVAL for headers that are too

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "fixture.h"
+#include "../wqe.h"
 
 #define RAW_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO)
 
