@@ -310,7 +310,7 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 	retire.qp = NULL;
 	retire.num = 0;
 
-	tern_cq_lock(cq);
+	tern_spin_lock(&cq->lock);
 	for (n = 0; n < num_entries; n++) {
 		cqe = tern_cq_next(cq);
 		if (!cqe)
@@ -324,7 +324,7 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 	}
 	if (n)
 		tern_retire_flush(cq, &retire);
-	tern_cq_unlock(cq);
+	tern_spin_unlock(&cq->lock);
 
 	return n;
 }
@@ -380,11 +380,11 @@ static int tern_start_poll(struct ibv_cq_ex *ibvcq,
 	if (unlikely(attr->comp_mask))
 		return EINVAL;
 
-	tern_cq_lock(cq);
+	tern_spin_lock(&cq->lock);
 	cq->cur_qp = NULL;
 	err = tern_cq_advance(cq);
 	if (err)
-		tern_cq_unlock(cq);
+		tern_spin_unlock(&cq->lock);
 
 	return err;
 }
@@ -396,7 +396,7 @@ static int tern_next_poll(struct ibv_cq_ex *ibvcq)
 
 static void tern_end_poll(struct ibv_cq_ex *ibvcq)
 {
-	tern_cq_unlock(to_tern_cq_ex(ibvcq));
+	tern_spin_unlock(&to_tern_cq_ex(ibvcq)->lock);
 }
 
 static enum ibv_wc_opcode tern_read_opcode(struct ibv_cq_ex *ibvcq)
@@ -566,8 +566,8 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = attr->cqe;
-	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&cq->arm_lock, PTHREAD_PROCESS_PRIVATE);
+	tern_spin_init(&cq->lock, !tern_cq_single_threaded(attr));
+	tern_spin_init(&cq->arm_lock, cq->lock.need_lock);
 
 	return 0;
 
@@ -599,7 +599,6 @@ struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
 		goto err_out;
 	}
 
-	cq->single_threaded = tern_cq_single_threaded(attr);
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
 		cq->pd = to_tern_pd(attr->parent_domain);
 	err = tern_cq_init(ibvctx, cq, &actual);
@@ -644,9 +643,9 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	if (err)
 		return err;
 
-	tern_drain_lock(&cq->arm_lock);
-	pthread_spin_destroy(&cq->arm_lock);
-	pthread_spin_destroy(&cq->lock);
+	tern_spin_drain(&cq->arm_lock);
+	tern_spin_destroy(&cq->arm_lock);
+	tern_spin_destroy(&cq->lock);
 	tern_free_record(to_tern_ctx(ibvcq->context), &cq->record_ref,
 			 TERN_RECORD_CQ);
 	tern_free_buf(&cq->buf);
@@ -685,7 +684,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	struct tern_cq *cq = to_tern_cq(ibvcq);
 	uint32_t ci, seq, arm;
 
-	tern_cq_arm_lock(cq);
+	tern_spin_lock(&cq->arm_lock);
 	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
 	/* A request for any completion stands until its event was taken. */
 	if (!solicited_only)
@@ -709,7 +708,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	if (tern_cq_must_kick(cq, ci))
 		tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM,
 			  cq->cqn);
-	tern_cq_arm_unlock(cq);
+	tern_spin_unlock(&cq->arm_lock);
 
 	return 0;
 }

@@ -148,8 +148,8 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 	if (err)
 		return err;
 
-	tern_cq_lock(cq);
-	tern_cq_arm_lock(cq);
+	tern_spin_lock(&cq->lock);
+	tern_spin_lock(&cq->arm_lock);
 	unused = new.buf;
 	/* A CQ that already has this size keeps its buffer. */
 	if (new.mask != cq->mask) {
@@ -159,8 +159,8 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 			tern_cq_move(cq, &new);
 		}
 	}
-	tern_cq_arm_unlock(cq);
-	tern_cq_unlock(cq);
+	tern_spin_unlock(&cq->arm_lock);
+	tern_spin_unlock(&cq->lock);
 
 	tern_free_buf(&unused);
 

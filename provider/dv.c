@@ -127,7 +127,7 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 {
 	struct tern_cq *cq = to_tern_cq(ibvcq);
 
-	tern_cq_lock(cq);
+	tern_spin_lock(&cq->lock);
 	out->comp_mask = 0;
 	out->record = cq->record;
 	out->doorbell = tern_dv_doorbell(ibvcq->context);
@@ -138,7 +138,7 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 	out->base = cq->base;
 	out->arm_seq = atomic_load(&cq->arm_seq);
 	out->reserved = 0;
-	tern_cq_unlock(cq);
+	tern_spin_unlock(&cq->lock);
 	return 0;
 }
 

@@ -105,18 +105,9 @@ int tern_dealloc_pd(struct ibv_pd *ibvpd)
 	return 0;
 }
 
-/* Posts that find out whether their queue has a lock. */
-static const struct verbs_context_ops tern_td_ops = {
-	.post_recv = tern_post_recv_any,
-	.post_send = tern_post_send_any,
-	.post_srq_recv = tern_post_srq_recv_any,
-};
-
 /*
  * ibv_alloc_td(3): the objects of a thread domain are used by one thread at a
- * time, and take no locks except for operations on tags. Posts check for a
- * thread domain only in a context that has had one. A post that runs while the
- * first domain is allocated takes the lock: its queue is older than the domain.
+ * time, and take no locks except for operations on tags.
  */
 struct ibv_td *tern_alloc_td(struct ibv_context *ibvctx,
 			     struct ibv_td_init_attr *attr)
@@ -133,7 +124,6 @@ struct ibv_td *tern_alloc_td(struct ibv_context *ibvctx,
 		return NULL;
 
 	td->ibvtd.context = ibvctx;
-	verbs_set_ops(&to_tern_ctx(ibvctx)->vctx, &tern_td_ops);
 
 	return &td->ibvtd;
 }

@@ -188,10 +188,8 @@ static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
 	tern_build_data(wqe, tern_wqe_data(qp, wqe, op), wr);
 }
 
-/* Posts under the lock, or without it in a thread domain. */
-static ALWAYS_INLINE inline int tern_post_sends(struct tern_qp *qp,
-						struct ibv_send_wr *wr,
-						struct ibv_send_wr **bad_wr)
+static int tern_post_sends(struct tern_qp *qp, struct ibv_send_wr *wr,
+			   struct ibv_send_wr **bad_wr)
 {
 	uint32_t first = qp->sq.head;
 	uint32_t head = first;
@@ -235,23 +233,11 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 	struct tern_qp *qp = to_tern_qp(ibvqp);
 	int err;
 
-	pthread_spin_lock(&qp->sq.lock);
+	tern_spin_lock(&qp->sq.lock);
 	err = tern_post_sends(qp, wr, bad_wr);
-	pthread_spin_unlock(&qp->sq.lock);
+	tern_spin_unlock(&qp->sq.lock);
 
 	return err;
-}
-
-/* The same in a context with thread domains: the queue may have no lock. */
-int tern_post_send_any(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
-		       struct ibv_send_wr **bad_wr)
-{
-	struct tern_qp *qp = to_tern_qp(ibvqp);
-
-	if (!qp->sq.single_threaded)
-		return tern_post_send(ibvqp, wr, bad_wr);
-
-	return tern_post_sends(qp, wr, bad_wr);
 }
 
 /* Makes the checks of ibv_bind_mw(3). */
@@ -318,11 +304,11 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	 * The key changes under the lock, so that binds are posted in the order
 	 * of their keys.
 	 */
-	tern_wq_lock(&qp->sq);
+	tern_spin_lock(&qp->sq.lock);
 	if (likely(!tern_sq_closed(qp)))
 		err = tern_check_bind_verb(qp, mw, bind);
 	if (unlikely(err)) {
-		tern_wq_unlock(&qp->sq);
+		tern_spin_unlock(&qp->sq.lock);
 		return err;
 	}
 
@@ -331,7 +317,7 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 			     bind->wr_id, bind->send_flags);
 	tern_wqe_bind(wqe, mw, rkey, new_rkey, &bind->bind_info);
 	tern_sq_publish(qp, qp->sq.head + 1);
-	tern_wq_unlock(&qp->sq);
+	tern_spin_unlock(&qp->sq.lock);
 
 	return 0;
 }
@@ -357,10 +343,8 @@ static ALWAYS_INLINE inline void tern_rq_publish(struct tern_qp *qp,
 	}
 }
 
-/* Posts under the lock, or without it in a thread domain. */
-static ALWAYS_INLINE inline int tern_post_recvs(struct tern_qp *qp,
-						struct ibv_recv_wr *wr,
-						struct ibv_recv_wr **bad_wr)
+static int tern_post_recvs(struct tern_qp *qp, struct ibv_recv_wr *wr,
+			   struct ibv_recv_wr **bad_wr)
 {
 	struct tern_wq *rq = &qp->rq;
 	uint32_t head = rq->head;
@@ -397,21 +381,9 @@ int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 	struct tern_qp *qp = to_tern_qp(ibvqp);
 	int err;
 
-	pthread_spin_lock(&qp->rq.lock);
+	tern_spin_lock(&qp->rq.lock);
 	err = tern_post_recvs(qp, wr, bad_wr);
-	pthread_spin_unlock(&qp->rq.lock);
+	tern_spin_unlock(&qp->rq.lock);
 
 	return err;
-}
-
-/* The same in a context with thread domains. */
-int tern_post_recv_any(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
-		       struct ibv_recv_wr **bad_wr)
-{
-	struct tern_qp *qp = to_tern_qp(ibvqp);
-
-	if (!qp->rq.single_threaded)
-		return tern_post_recv(ibvqp, wr, bad_wr);
-
-	return tern_post_recvs(qp, wr, bad_wr);
 }

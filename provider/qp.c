@@ -170,7 +170,7 @@ static void tern_lock_cqs(struct tern_qp *qp)
 
 	n = tern_qp_cqs(qp, cqs);
 	for (i = 0; i < n; i++)
-		tern_cq_lock(cqs[i]);
+		tern_spin_lock(&cqs[i]->lock);
 }
 
 static void tern_unlock_cqs(struct tern_qp *qp)
@@ -180,7 +180,7 @@ static void tern_unlock_cqs(struct tern_qp *qp)
 
 	n = tern_qp_cqs(qp, cqs);
 	for (i = 0; i < n; i++)
-		tern_cq_unlock(cqs[i]);
+		tern_spin_unlock(&cqs[i]->lock);
 }
 
 /* Removes the QP's CQEs from its CQs. The caller holds their locks. */
@@ -237,8 +237,8 @@ void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp)
 	ctx->qp_table[dir][qpn & TERN_QP_TABLE_MASK] = NULL;
 	pthread_mutex_unlock(&ctx->qp_table_mutex);
 
-	tern_drain_lock(&qp->sq.lock);
-	tern_drain_lock(&qp->rq.lock);
+	tern_spin_drain(&qp->sq.lock);
+	tern_spin_drain(&qp->rq.lock);
 }
 
 /*
@@ -279,8 +279,8 @@ void tern_qp_free_memory(struct tern_context *ctx, struct tern_qp *qp)
 void tern_qp_set_pd(struct tern_qp *qp, struct ibv_pd *ibvpd)
 {
 	qp->pd = to_tern_parent(ibvpd);
-	qp->sq.single_threaded = qp->pd && qp->pd->td;
-	qp->rq.single_threaded = qp->sq.single_threaded;
+	qp->sq.lock.need_lock = tern_needs_lock(qp->pd);
+	qp->rq.lock.need_lock = tern_needs_lock(qp->pd);
 }
 
 /* Allocates the send queue, then the receive queue if any, and the record. */
@@ -349,16 +349,16 @@ struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps)
 	qp->raw = type->raw;
 	qp->ops = tern_qp_type_ops(type, caps);
 	qp->send_flags = tern_qp_type_send_flags(type, caps);
-	pthread_spin_init(&qp->sq.lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&qp->rq.lock, PTHREAD_PROCESS_PRIVATE);
+	tern_spin_init(&qp->sq.lock, true);
+	tern_spin_init(&qp->rq.lock, true);
 
 	return qp;
 }
 
 void tern_qp_free(struct tern_qp *qp)
 {
-	pthread_spin_destroy(&qp->rq.lock);
-	pthread_spin_destroy(&qp->sq.lock);
+	tern_spin_destroy(&qp->rq.lock);
+	tern_spin_destroy(&qp->sq.lock);
 	free(qp);
 }
 
@@ -530,12 +530,12 @@ struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 
 static void tern_wq_reset(struct tern_wq *wq, atomic_uint *tail, __le32 *index)
 {
-	tern_wq_lock(wq);
+	tern_spin_lock(&wq->lock);
 	wq->head = 0;
 	wq->tail_seen = 0;
 	atomic_store_explicit(tail, 0, memory_order_relaxed);
 	tern_shared_write(index, 0);
-	tern_wq_unlock(wq);
+	tern_spin_unlock(&wq->lock);
 }
 
 /*

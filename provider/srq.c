@@ -37,16 +37,17 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	return tern_srq_looks_full(srq, head);
 }
 
-/* Posts under the lock, or without it in a thread domain. */
-static ALWAYS_INLINE inline int tern_post_srq_recvs(struct tern_srq *srq,
-						    struct ibv_recv_wr *wr,
-						    struct ibv_recv_wr **bad_wr)
+/* ibv_post_srq_recv(3): EINVAL for too many SGEs, ENOMEM if full. */
+int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr)
 {
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
 	struct tern_wq *wq = &srq->wq;
-	uint32_t head = wq->head;
+	uint32_t head;
 	int err = 0;
 
-	for (; wr; wr = wr->next) {
+	tern_spin_lock(&wq->lock);
+	for (head = wq->head; wr; wr = wr->next) {
 		if (unlikely((uint32_t)wr->num_sge > wq->max_sge))
 			err = EINVAL;
 		else if (unlikely(tern_srq_full(srq, head)))
@@ -68,34 +69,9 @@ static ALWAYS_INLINE inline int tern_post_srq_recvs(struct tern_srq *srq,
 		udma_to_device_barrier();
 		tern_shared_write(&srq->record->pi, head);
 	}
+	tern_spin_unlock(&wq->lock);
 
 	return err;
-}
-
-/* ibv_post_srq_recv(3): EINVAL for too many SGEs, ENOMEM if full. */
-int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
-		       struct ibv_recv_wr **bad_wr)
-{
-	struct tern_srq *srq = to_tern_srq(ibvsrq);
-	int err;
-
-	pthread_spin_lock(&srq->wq.lock);
-	err = tern_post_srq_recvs(srq, wr, bad_wr);
-	pthread_spin_unlock(&srq->wq.lock);
-
-	return err;
-}
-
-/* The same in a context with thread domains. */
-int tern_post_srq_recv_any(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
-			   struct ibv_recv_wr **bad_wr)
-{
-	struct tern_srq *srq = to_tern_srq(ibvsrq);
-
-	if (!srq->wq.single_threaded)
-		return tern_post_srq_recv(ibvsrq, wr, bad_wr);
-
-	return tern_post_srq_recvs(srq, wr, bad_wr);
 }
 
 static int tern_check_srq_attr(const struct tern_context *ctx,
@@ -194,9 +170,9 @@ static void tern_xrc_srq_forget(struct tern_context *ctx, struct tern_srq *srq)
 {
 	struct tern_cq *cq = to_tern_cq(srq->vsrq.cq);
 
-	tern_cq_lock(cq);
+	tern_spin_lock(&cq->lock);
 	tern_cq_purge_srq(cq, srq->srqn);
-	tern_cq_unlock(cq);
+	tern_spin_unlock(&cq->lock);
 
 	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
 	list_del(&srq->xrc_entry);
@@ -273,7 +249,7 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 	if (err)
 		goto err_free_tm;
 
-	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
+	tern_spin_init(&srq->wq.lock, tern_needs_lock(srq->pd));
 	pthread_mutex_init(&srq->resize_mutex, NULL);
 
 	return 0;
@@ -310,7 +286,6 @@ struct ibv_srq *tern_create_srq_ex(struct ibv_context *ibvctx,
 	}
 
 	srq->pd = to_tern_parent(attr->pd);
-	srq->wq.single_threaded = srq->pd && srq->pd->td;
 	err = tern_srq_init(ibvctx, srq, &actual);
 	if (err)
 		goto err_free;
@@ -361,7 +336,7 @@ static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 	uint32_t ci, i;
 	int err = 0;
 
-	tern_wq_lock(&srq->wq);
+	tern_spin_lock(&srq->wq.lock);
 	ci = tern_srq_ci(srq);
 	if (wq->head - ci > new->mask + 1) {
 		err = EINVAL;
@@ -373,7 +348,7 @@ static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 		       (size_t)1 << wq->log_stride);
 	srq->next = new;
 out:
-	tern_wq_unlock(&srq->wq);
+	tern_spin_unlock(&srq->wq.lock);
 	return err;
 }
 
@@ -383,7 +358,7 @@ static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 {
 	struct tern_buf old = srq->buf;
 
-	tern_wq_lock(&srq->wq);
+	tern_spin_lock(&srq->wq.lock);
 	if (switched) {
 		srq->wq.slots = srq->next->slots;
 		srq->wq.mask = srq->next->mask;
@@ -391,7 +366,7 @@ static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 		*buf = old;
 	}
 	srq->next = NULL;
-	tern_wq_unlock(&srq->wq);
+	tern_spin_unlock(&srq->wq.lock);
 }
 
 /*
@@ -497,8 +472,8 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 		tern_xrc_srq_forget(ctx, srq);
 
 	tern_tm_free(srq);
-	tern_drain_lock(&srq->wq.lock);
-	pthread_spin_destroy(&srq->wq.lock);
+	tern_spin_drain(&srq->wq.lock);
+	tern_spin_destroy(&srq->wq.lock);
 	pthread_mutex_destroy(&srq->resize_mutex);
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);

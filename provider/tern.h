@@ -90,6 +90,12 @@ struct tern_context {
 	struct list_head record_pages[TERN_NUM_RECORD_TYPES];
 };
 
+/* A spinlock that is taken only where threads share its object. */
+struct tern_spinlock {
+	bool need_lock; /* false in a thread domain */
+	pthread_spinlock_t lock;
+};
+
 struct tern_td {
 	struct ibv_td ibvtd;
 	atomic_uint users; /* parent domains */
@@ -171,10 +177,9 @@ struct tern_cq {
 	uint32_t mask;
 	uint32_t base; /* number of the CQE in slot 0 on the first pass */
 	uint32_t cqn;
-	bool single_threaded;
-	pthread_spinlock_t lock;
+	struct tern_spinlock lock;
 	/* Protects the arm word and its inputs; may nest inside lock. */
-	pthread_spinlock_t arm_lock;
+	struct tern_spinlock arm_lock;
 	/*
 	 * Index of the next CQE to consume; written under lock, read by
 	 * req_notify without it.
@@ -201,11 +206,10 @@ struct tern_cq {
 
 struct tern_wq {
 	uint8_t *slots; /* NULL if the queue does not exist */
-	uint32_t log_stride;
 	uint32_t mask; /* slots - 1 */
 	uint16_t max_sge;
-	bool single_threaded; /* in a thread domain: the lock is not taken */
-	pthread_spinlock_t lock;
+	uint8_t log_stride;
+	struct tern_spinlock lock;
 	uint32_t head; /* number of WQEs posted, under lock */
 	/*
 	 * A copy, under lock, of the number of WQEs whose slots are free again.
@@ -313,6 +317,12 @@ static inline struct tern_pd *to_tern_parent(struct ibv_pd *ibvpd)
 	return ibvpd && to_tern_pd(ibvpd)->base ? to_tern_pd(ibvpd) : NULL;
 }
 
+/* Whether queues of a parent domain, or of none, are shared by threads. */
+static inline bool tern_needs_lock(const struct tern_pd *parent)
+{
+	return !parent || !parent->td;
+}
+
 static inline struct tern_ah *to_tern_ah(struct ibv_ah *ibvah)
 {
 	return container_of(ibvah, struct tern_ah, ibvah);
@@ -381,40 +391,38 @@ static inline void tern_ring(struct tern_context *ctx, uint32_t cmd,
 			     FIELD_PREP(TERN_DB_NUM_MASK, num));
 }
 
-static inline void tern_cq_lock(struct tern_cq *cq)
+static inline void tern_spin_init(struct tern_spinlock *lock, bool need_lock)
 {
-	if (!cq->single_threaded)
-		pthread_spin_lock(&cq->lock);
+	pthread_spin_init(&lock->lock, PTHREAD_PROCESS_PRIVATE);
+	lock->need_lock = need_lock;
 }
 
-static inline void tern_cq_unlock(struct tern_cq *cq)
+static inline void tern_spin_destroy(struct tern_spinlock *lock)
 {
-	if (!cq->single_threaded)
-		pthread_spin_unlock(&cq->lock);
+	pthread_spin_destroy(&lock->lock);
 }
 
-static inline void tern_cq_arm_lock(struct tern_cq *cq)
+static inline void tern_spin_lock(struct tern_spinlock *lock)
 {
-	if (!cq->single_threaded)
-		pthread_spin_lock(&cq->arm_lock);
+	if (likely(lock->need_lock))
+		pthread_spin_lock(&lock->lock);
 }
 
-static inline void tern_cq_arm_unlock(struct tern_cq *cq)
+static inline void tern_spin_unlock(struct tern_spinlock *lock)
 {
-	if (!cq->single_threaded)
-		pthread_spin_unlock(&cq->arm_lock);
+	if (likely(lock->need_lock))
+		pthread_spin_unlock(&lock->lock);
 }
 
-static inline void tern_wq_lock(struct tern_wq *wq)
+/*
+ * Waits for a thread that still holds the lock. Its work under the lock may be
+ * the reason why the object is destroyed: its post completed, or its arm got an
+ * event.
+ */
+static inline void tern_spin_drain(struct tern_spinlock *lock)
 {
-	if (!wq->single_threaded)
-		pthread_spin_lock(&wq->lock);
-}
-
-static inline void tern_wq_unlock(struct tern_wq *wq)
-{
-	if (!wq->single_threaded)
-		pthread_spin_unlock(&wq->lock);
+	tern_spin_lock(lock);
+	tern_spin_unlock(lock);
 }
 
 /* Slot of CQE number index, which is free-running. */
@@ -445,17 +453,6 @@ static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
 static inline uint32_t tern_wq_num(const struct tern_wq *wq)
 {
 	return wq->slots ? wq->mask + 1 : 0;
-}
-
-/*
- * Waits for a thread that still holds the lock. Its work under the lock may be
- * the reason why the queue is destroyed: its post completed, or its arm got an
- * event.
- */
-static inline void tern_drain_lock(pthread_spinlock_t *lock)
-{
-	pthread_spin_lock(lock);
-	pthread_spin_unlock(lock);
 }
 
 /*
@@ -687,8 +684,6 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq);
 int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num);
 int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
-int tern_post_srq_recv_any(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
-			   struct ibv_recv_wr **bad_wr);
 
 /* tm.c */
 bool tern_tm_cap_ok(const struct ibv_tm_cap *cap);
@@ -707,10 +702,6 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr);
 int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr);
-int tern_post_send_any(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
-		       struct ibv_send_wr **bad_wr);
-int tern_post_recv_any(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
-		       struct ibv_recv_wr **bad_wr);
 int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 		 struct ibv_mw_bind *bind);
 

@@ -13,7 +13,7 @@ struct tern_tm {
 	struct tern_tm_op *ops;
 	uint32_t mask; /* slots - 1 */
 	uint32_t max_tags;
-	pthread_spinlock_t lock; /* protects the members below */
+	struct tern_spinlock lock; /* protects the members below */
 	uint32_t head; /* operations posted */
 	uint32_t added; /* tags posted; also the handle of the next one */
 };
@@ -48,7 +48,7 @@ int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
 	}
 
 	tm->ops = tm->buf.addr;
-	pthread_spin_init(&tm->lock, PTHREAD_PROCESS_PRIVATE);
+	tern_spin_init(&tm->lock, true);
 	req->ops_addr = (uintptr_t)tm->buf.addr;
 	req->ops_len = tm->buf.len;
 	req->log_ops = ilog32(tm->mask + 1) - 1;
@@ -64,8 +64,8 @@ void tern_tm_free(struct tern_srq *srq)
 	if (!tm)
 		return;
 
-	tern_drain_lock(&tm->lock);
-	pthread_spin_destroy(&tm->lock);
+	tern_spin_drain(&tm->lock);
+	tern_spin_destroy(&tm->lock);
 	tern_free_buf(&tm->buf);
 	free(tm);
 	srq->tm = NULL;
@@ -164,7 +164,7 @@ int tern_post_srq_ops(struct ibv_srq *ibvsrq, struct ibv_ops_wr *wr,
 		return EINVAL;
 	}
 
-	pthread_spin_lock(&tm->lock);
+	tern_spin_lock(&tm->lock);
 	before = tm->head;
 	for (; wr; wr = wr->next) {
 		err = tern_tm_check(srq, wr);
@@ -185,7 +185,7 @@ int tern_post_srq_ops(struct ibv_srq *ibvsrq, struct ibv_ops_wr *wr,
 		tern_ring(to_tern_ctx(ibvsrq->context), TERN_DB_CMD_TM,
 			  srq->srqn);
 	}
-	pthread_spin_unlock(&tm->lock);
+	tern_spin_unlock(&tm->lock);
 
 	return err;
 }

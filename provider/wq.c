@@ -13,7 +13,7 @@
 static int tern_post_wq_recv(struct ibv_wq *ibvwq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr)
 {
-	return tern_post_recv_any(&to_tern_rwq(ibvwq)->qp.vqp.qp, wr, bad_wr);
+	return tern_post_recv(&to_tern_rwq(ibvwq)->qp.vqp.qp, wr, bad_wr);
 }
 
 static int tern_check_wq_attr(const struct tern_context *ctx,
@@ -125,8 +125,8 @@ static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
 
 static void tern_wq_free(struct tern_rwq *wq)
 {
-	pthread_spin_destroy(&wq->qp.rq.lock);
-	pthread_spin_destroy(&wq->qp.sq.lock);
+	tern_spin_destroy(&wq->qp.rq.lock);
+	tern_spin_destroy(&wq->qp.sq.lock);
 	free(wq);
 }
 
@@ -153,9 +153,9 @@ struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
 
 	wq->qp.type = &tern_rwq_type;
 	wq->qp.raw = true;
+	tern_spin_init(&wq->qp.sq.lock, true);
+	tern_spin_init(&wq->qp.rq.lock, true);
 	tern_qp_set_pd(&wq->qp, attr->pd);
-	pthread_spin_init(&wq->qp.sq.lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&wq->qp.rq.lock, PTHREAD_PROCESS_PRIVATE);
 	err = tern_wq_init(ibvctx, wq, &actual);
 	if (err) {
 		tern_wq_free(wq);

@@ -399,7 +399,7 @@ static inline void tern_wr_start(struct ibv_qp_ex *ibvqp, bool locked)
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
 	if (locked)
-		pthread_spin_lock(&qp->sq.lock);
+		pthread_spin_lock(&qp->sq.lock.lock);
 	qp->wr_head = qp->sq.head;
 	qp->wr_op = NULL;
 	qp->wr_err = tern_sq_closed(qp) ? EINVAL : 0;
@@ -418,7 +418,7 @@ static inline int tern_wr_complete(struct ibv_qp_ex *ibvqp, bool locked)
 	if (likely(!err && qp->wr_head != qp->sq.head))
 		tern_sq_publish(qp, qp->wr_head);
 	if (locked)
-		pthread_spin_unlock(&qp->sq.lock);
+		pthread_spin_unlock(&qp->sq.lock.lock);
 
 	return err;
 }
@@ -435,7 +435,7 @@ static int tern_wr_complete_locked(struct ibv_qp_ex *ibvqp)
 
 static void tern_wr_abort_locked(struct ibv_qp_ex *ibvqp)
 {
-	pthread_spin_unlock(&to_tern_qp_ex(ibvqp)->sq.lock);
+	pthread_spin_unlock(&to_tern_qp_ex(ibvqp)->sq.lock.lock);
 }
 
 static void tern_wr_start_unlocked(struct ibv_qp_ex *ibvqp)
@@ -466,14 +466,14 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 	bool addressed = qp->type->ud || qp->type->xrc;
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
 
-	if (qp->sq.single_threaded) {
-		qpx->wr_start = tern_wr_start_unlocked;
-		qpx->wr_complete = tern_wr_complete_unlocked;
-		qpx->wr_abort = tern_wr_abort_unlocked;
-	} else {
+	if (qp->sq.lock.need_lock) {
 		qpx->wr_start = tern_wr_start_locked;
 		qpx->wr_complete = tern_wr_complete_locked;
 		qpx->wr_abort = tern_wr_abort_locked;
+	} else {
+		qpx->wr_start = tern_wr_start_unlocked;
+		qpx->wr_complete = tern_wr_complete_unlocked;
+		qpx->wr_abort = tern_wr_abort_unlocked;
 	}
 	qpx->wr_set_sge = tern_wr_set_sge;
 	qpx->wr_set_sge_list = tern_wr_set_sge_list;

@@ -100,13 +100,10 @@ static void post_list(void)
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
-	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr,
-			 struct ibv_send_wr **bad) =
-		qp->sq.single_threaded ? tern_post_send_any : tern_post_send;
 	unsigned int i;
 
 	for (i = 0; i < SLOTS; i++)
-		sink += post_send(&qp->vqp.qp, &wr, &bad);
+		sink += tern_post_send(&qp->vqp.qp, &wr, &bad);
 }
 
 static void post_calls_of(unsigned int num)
@@ -158,13 +155,10 @@ static void post_recvs(void)
 {
 	struct ibv_sge sge = { .addr = 0x1000, .length = 64, .lkey = 7 };
 	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
-	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr,
-			 struct ibv_recv_wr **bad) =
-		qp->rq.single_threaded ? tern_post_recv_any : tern_post_recv;
 	unsigned int i;
 
 	for (i = 0; i < SLOTS; i++)
-		sink += post_recv(&qp->vqp.qp, &wr, &bad);
+		sink += tern_post_recv(&qp->vqp.qp, &wr, &bad);
 }
 
 /* Makes the queues, with td in a thread domain. */
@@ -178,7 +172,8 @@ static void make_queues(unsigned int td)
 	test_pd.base = td ? &test_pd : NULL;
 	test_pd.td = td ? &domain : NULL;
 	cqs[td] = make_cq(SLOTS);
-	cqs[td]->single_threaded = td;
+	cqs[td]->lock.need_lock = !td;
+	cqs[td]->arm_lock.need_lock = !td;
 	qps[td] = make_qp(cqs[td], cqs[td], cap);
 }
 

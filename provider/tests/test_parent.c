@@ -249,8 +249,9 @@ void test_parent_buffers(void)
 	CHECK(allocated(srq->buf.addr, TERN_RES_SRQ));
 	CHECK(allocated(srq->record, TERN_RES_RECORD));
 	CHECK(num_allocs == 6 && dontfork_ranges == forks);
-	CHECK(!cq->single_threaded && !qp->sq.single_threaded &&
-	      !qp->rq.single_threaded && !srq->wq.single_threaded);
+	CHECK(cq->lock.need_lock && cq->arm_lock.need_lock &&
+	      qp->sq.lock.need_lock && qp->rq.lock.need_lock &&
+	      srq->wq.lock.need_lock);
 
 	/* A resize asks again. */
 	on_resize_cq = switch_cq;
@@ -331,9 +332,9 @@ static unsigned int locks_of_data_path(void)
 	tern_qp_fill_wr_pfns(qp, IBV_QP_EX_WITH_SEND);
 	locks_taken = 0;
 	before_lock = count_lock;
-	CHECK(!context_ops->post_send(&qp->vqp.qp, &send, &bad_send));
-	CHECK(!context_ops->post_recv(&qp->vqp.qp, &recv, &bad_recv));
-	CHECK(!context_ops->post_srq_recv(&srq->vsrq.srq, &recv, &bad_recv));
+	CHECK(!tern_post_send(&qp->vqp.qp, &send, &bad_send));
+	CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv));
+	CHECK(!tern_post_srq_recv(&srq->vsrq.srq, &recv, &bad_recv));
 	qp->vqp.qp_ex.wr_start(&qp->vqp.qp_ex);
 	qp->vqp.qp_ex.wr_send(&qp->vqp.qp_ex);
 	CHECK(!qp->vqp.qp_ex.wr_complete(&qp->vqp.qp_ex));
@@ -362,8 +363,11 @@ static unsigned int locks_of_data_path(void)
 /* A thread domain takes the locks away, and nothing else does. */
 void test_parent_locks(void)
 {
+	const struct verbs_context_ops *ops = context_ops;
 	struct ibv_td *td = make_td();
 
+	/* Other threads may post: the context's operations stay as they are. */
+	CHECK(context_ops == ops);
 	make_parent(NULL);
 	CHECK(locks_of_data_path() == 9);
 	CHECK(!tern_dealloc_pd(parent));

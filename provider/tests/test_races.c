@@ -14,7 +14,7 @@ static struct tern_cq *armed;
 /* The other thread takes the event of the first arm, and arms for the next. */
 static void take_and_arm(pthread_spinlock_t *lock)
 {
-	if (lock != &armed->arm_lock)
+	if (lock != &armed->arm_lock.lock)
 		return;
 	before_lock = NULL;
 	tern_cq_event(&armed->vcq.cq);
@@ -24,7 +24,7 @@ static void take_and_arm(pthread_spinlock_t *lock)
 /* The other thread requests an event for any completion. */
 static void arm_any(pthread_spinlock_t *lock)
 {
-	if (lock != &armed->arm_lock)
+	if (lock != &armed->arm_lock.lock)
 		return;
 	before_lock = NULL;
 	CHECK(!tern_req_notify_cq(&armed->vcq.cq, 0));
@@ -138,15 +138,15 @@ static void make_posted(unsigned int i, struct tern_cq *cq)
 	armed = NULL;
 	if (posts[i] == post_srq_recv) {
 		posted_srq = to_tern_srq(tern_create_srq(pd, &attr));
-		posted_lock = &posted_srq->wq.lock;
+		posted_lock = &posted_srq->wq.lock.lock;
 	} else if (posts[i] == arm_cq) {
 		armed = make_cq(4);
-		posted_lock = &armed->arm_lock;
+		posted_lock = &armed->arm_lock.lock;
 	} else {
 		ctx->caps = TERN_UCTX_CAP_MW;
 		posted = make_qp(cq, cq, small_cap);
-		posted_lock = posts[i] == post_recv ? &posted->rq.lock :
-						      &posted->sq.lock;
+		posted_lock = posts[i] == post_recv ? &posted->rq.lock.lock :
+						      &posted->sq.lock.lock;
 	}
 }
 
@@ -229,7 +229,8 @@ static atomic_bool at_session;
 /* The destroying thread is about to wait for the session. */
 static void note_session(pthread_spinlock_t *lock)
 {
-	if (lock == &session_cq->lock && !pthread_equal(pthread_self(), poster))
+	if (lock == &session_cq->lock.lock &&
+	    !pthread_equal(pthread_self(), poster))
 		atomic_store(&at_session, true);
 }
 

@@ -223,8 +223,8 @@ static void post_meanwhile(void)
 	const struct tern_rq_hdr *hdr;
 	uint32_t pi = srq_pi(resized);
 
-	CHECK(!pthread_spin_trylock(&resized->wq.lock));
-	pthread_spin_unlock(&resized->wq.lock);
+	CHECK(!pthread_spin_trylock(&resized->wq.lock.lock));
+	pthread_spin_unlock(&resized->wq.lock.lock);
 	CHECK(resized->wq.mask == old_mask);
 	CHECK(!post(resized, 7000 + pi));
 	CHECK(srq_pi(resized) == pi + 1);
