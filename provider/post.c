@@ -19,6 +19,17 @@ static uint64_t tern_sges_length(const struct ibv_sge *list, int num)
 	return length;
 }
 
+/* The errno for a full queue. A request that never fits gets another one. */
+static int tern_full_errno(const struct tern_qp *qp,
+			   const struct ibv_send_wr *wr)
+{
+	if (wr->send_flags & IBV_SEND_INLINE &&
+	    tern_sges_length(wr->sg_list, wr->num_sge) > qp->max_inline)
+		return EINVAL;
+
+	return ENOMEM;
+}
+
 /* Checks a request that sends nothing. Its SGEs are ignored. */
 static ALWAYS_INLINE inline int tern_check_local(const struct ibv_send_wr *wr)
 {
@@ -45,15 +56,16 @@ static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp,
 		return EINVAL;
 
 	if (wr->send_flags & IBV_SEND_INLINE &&
-	    unlikely(!(op->flags & TERN_OP_INLINE) ||
-		     tern_sges_length(wr->sg_list, wr->num_sge) >
-			     qp->max_inline))
+	    unlikely(!(op->flags & TERN_OP_INLINE)))
 		return EINVAL;
 
 	return 0;
 }
 
-/* Makes the checks of ibv_post_send(3) before anything is written. */
+/*
+ * Makes the checks of ibv_post_send(3), except those that writing the WQE makes:
+ * of the headers of a large frame, and of the amount of inline data.
+ */
 static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp,
 						const struct ibv_send_wr *wr,
 						uint32_t head)
@@ -75,39 +87,48 @@ static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp,
 		return err;
 
 	if (unlikely(tern_sq_full(qp, head)))
-		return ENOMEM;
+		return tern_full_errno(qp, wr);
 
 	return 0;
 }
 
-/* Returns the number of bytes. */
-static size_t tern_copy_inline(void *data, const struct ibv_send_wr *wr)
+/* Returns 0, or EINVAL for more data than fits. */
+static int tern_build_inline(const struct tern_qp *qp, struct tern_sq_hdr *wqe,
+			     void *data, const struct ibv_send_wr *wr)
 {
-	size_t length = 0;
+	uint32_t length = 0;
 	int i;
 
 	for (i = 0; i < wr->num_sge; i++) {
-		memcpy(data + length, (void *)(uintptr_t)wr->sg_list[i].addr,
-		       wr->sg_list[i].length);
-		length += wr->sg_list[i].length;
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (unlikely(sge->length > qp->max_inline - length))
+			return EINVAL;
+		memcpy(data + length, (void *)(uintptr_t)sge->addr,
+		       sge->length);
+		length += sge->length;
 	}
 
-	return length;
+	tern_wqe_inline(wqe, length);
+	return 0;
 }
 
-/* Writes the data of a request after everything else in its WQE. */
-static void tern_build_data(struct tern_sq_hdr *wqe, void *data,
-			    const struct ibv_send_wr *wr)
+/*
+ * Writes the data of a request after everything else in its WQE. Returns 0, or
+ * EINVAL for too much inline data.
+ */
+static int tern_build_data(const struct tern_qp *qp, struct tern_sq_hdr *wqe,
+			   void *data, const struct ibv_send_wr *wr)
 {
-	if (wr->send_flags & IBV_SEND_INLINE) {
-		tern_wqe_inline(wqe, tern_copy_inline(data, wr));
-	} else {
-		tern_fill_sges(data, wr->sg_list, wr->num_sge);
-		wqe->num_sge = wr->num_sge;
-	}
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return tern_build_inline(qp, wqe, data, wr);
+
+	tern_fill_sges(data, wr->sg_list, wr->num_sge);
+	wqe->num_sge = wr->num_sge;
+	return 0;
 }
 
-/* Builds the WQE of an Ethernet frame. Returns 0, or EINVAL for its headers. */
+/* Builds the WQE of a frame. Returns 0, or EINVAL for its headers or data. */
 static int tern_build_raw(struct tern_qp *qp, const struct ibv_send_wr *wr,
 			  uint32_t index)
 {
@@ -128,13 +149,12 @@ static int tern_build_raw(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		tern_wqe_eth(wqe, wr->send_flags);
 	}
 
-	tern_build_data(wqe, data, wr);
-	return 0;
+	return tern_build_data(qp, wqe, data, wr);
 }
 
-static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
-						 const struct ibv_send_wr *wr,
-						 uint32_t index)
+/* Builds any other WQE. Returns 0, or EINVAL for too much inline data. */
+static int tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
+			   uint32_t index)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
 	struct tern_sq_hdr *wqe;
@@ -159,7 +179,7 @@ static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
 	}
 
 	if (op->flags & TERN_OP_LOCAL)
-		return;
+		return 0;
 
 	if (qp->type->ud)
 		tern_wqe_ud(wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
@@ -185,7 +205,7 @@ static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
 		break;
 	}
 
-	tern_build_data(wqe, tern_wqe_data(qp, wqe, op), wr);
+	return tern_build_data(qp, wqe, tern_wqe_data(qp, wqe, op), wr);
 }
 
 static int tern_post_sends(struct tern_qp *qp, struct ibv_send_wr *wr,
@@ -202,12 +222,10 @@ static int tern_post_sends(struct tern_qp *qp, struct ibv_send_wr *wr,
 
 	for (; wr; wr = wr->next) {
 		err = tern_check_send(qp, wr, head);
-		if (likely(!err)) {
-			if (likely(!qp->type->raw))
-				tern_build_send(qp, wr, head);
-			else
-				err = tern_build_raw(qp, wr, head);
-		}
+		if (likely(!err))
+			err = unlikely(qp->type->raw) ?
+				      tern_build_raw(qp, wr, head) :
+				      tern_build_send(qp, wr, head);
 		if (unlikely(err)) {
 			*bad_wr = wr;
 			break;

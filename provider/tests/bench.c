@@ -106,6 +106,25 @@ static void post_list(void)
 		sink += tern_post_send(&qp->vqp.qp, &wr, &bad);
 }
 
+static void post_inline_list(void)
+{
+	static char data[32];
+	struct ibv_sge sges[] = {
+		{ .addr = (uintptr_t)data, .length = 16 },
+		{ .addr = (uintptr_t)data + 16, .length = 16 },
+	};
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = sges,
+		.num_sge = 2,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	};
+	unsigned int i;
+
+	for (i = 0; i < SLOTS; i++)
+		sink += tern_post_send(&qp->vqp.qp, &wr, &bad);
+}
+
 static void post_calls_of(unsigned int num)
 {
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
@@ -164,7 +183,7 @@ static void post_recvs(void)
 /* Makes the queues, with td in a thread domain. */
 static void make_queues(unsigned int td)
 {
-	const struct ibv_qp_cap cap = { SLOTS, SLOTS, 1, 1, 32 };
+	const struct ibv_qp_cap cap = { SLOTS, SLOTS, 2, 1, 32 };
 
 	static struct tern_td domain;
 
@@ -351,6 +370,7 @@ int main(void)
 		{ "start_poll .. end_poll, 16", fill_cq, poll_many },
 		{ "post_send, WRITE", free_slots, post_list },
 		{ "post_send, WRITE, with a kick", free_rung_slots, post_list },
+		{ "post_send, SEND inline", free_slots, post_inline_list },
 		{ "wr_start .. wr_complete, 1 WRITE", free_slots, post_calls },
 		{ "wr_start .. wr_complete, 16 WRITE", free_slots,
 		  post_calls_many },

@@ -131,7 +131,7 @@ static void test_geometry(void)
 	static const uint32_t inlines[] = { 0, 1, 80, 81, 208, 209, 512 };
 	struct tern_cq *cq = make_cq(64);
 	struct ibv_sge list[32];
-	unsigned int i, j;
+	unsigned int i, j, k;
 	uint8_t data[512];
 
 	memset(data, 0x5a, sizeof(data));
@@ -173,6 +173,16 @@ static void test_geometry(void)
 			list[0].length = qp->max_inline + 1;
 			CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == EINVAL);
 			CHECK(bad == &wr);
+			/* The sum counts, and has more than 32 bits. */
+			list[0].length = qp->max_inline;
+			list[1].addr = (uintptr_t)data;
+			wr.num_sge = qp->sq.max_sge < 2 ? qp->sq.max_sge : 2;
+			for (k = 0; k < 2 && wr.num_sge == 2; k++) {
+				list[1].length = k ? UINT32_MAX : 1;
+				CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) ==
+				      EINVAL);
+			}
+			CHECK(sq_pi(qp) == 1);
 			tern_destroy_qp(&qp->vqp.qp);
 		}
 	tern_destroy_cq(&cq->vcq.cq);
@@ -184,6 +194,7 @@ static void test_send_queue(void)
 	struct tern_cq *cq = make_cq(16);
 	struct tern_qp *qp = make_qp(cq, cq, small_cap);
 	struct ibv_send_wr *bad, wr[6] = {};
+	struct ibv_sge sge = {};
 	uint32_t start = 0xfffffffa;
 	uint32_t ci = 0;
 	struct ibv_wc wc;
@@ -204,6 +215,14 @@ static void test_send_queue(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 1);
 	CHECK(tern_post_send(&qp->vqp.qp, &wr[4], &bad) == 0);
 	CHECK(tern_post_send(&qp->vqp.qp, &wr[5], &bad) == ENOMEM);
+	/* Data that never fits is not a matter of the queue. */
+	wr[5].sg_list = &sge;
+	wr[5].num_sge = 1;
+	wr[5].send_flags = IBV_SEND_INLINE;
+	CHECK(tern_post_send(&qp->vqp.qp, &wr[5], &bad) == ENOMEM);
+	sge.length = qp->max_inline + 1;
+	CHECK(tern_post_send(&qp->vqp.qp, &wr[5], &bad) == EINVAL);
+	wr[5].num_sge = 0;
 	CHECK(sq_pi(qp) == start + 6 && start + 6 == 0);
 	for (i = 0; i < 100; i++) {
 		put_cqe(cq, ci++, qp->vqp.qp.qp_num, i, start + 5 + i, 0);
