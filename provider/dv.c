@@ -105,10 +105,25 @@ static void *tern_dv_doorbell(struct ibv_context *ibvctx)
 	return to_tern_ctx(ibvctx)->uar + TERN_UAR_DB;
 }
 
+/* Whether the object is one of this provider, and has a structure. */
+static int tern_dv_check(const struct ibv_context *ibvctx, const void *out)
+{
+	if (!ibvctx || !out)
+		return EINVAL;
+
+	return tern_is_tern(ibvctx->device) ? 0 : EOPNOTSUPP;
+}
+
 static int tern_dv_init_qp(struct ibv_qp *ibvqp, struct terndv_qp *out)
 {
-	struct tern_qp *qp = to_tern_qp(ibvqp);
+	struct tern_qp *qp;
+	int err;
 
+	err = tern_dv_check(ibvqp ? ibvqp->context : NULL, out);
+	if (err)
+		return err;
+
+	qp = to_tern_qp(ibvqp);
 	out->comp_mask = 0;
 	out->record = qp->record;
 	out->doorbell = tern_dv_doorbell(ibvqp->context);
@@ -125,8 +140,14 @@ static int tern_dv_init_qp(struct ibv_qp *ibvqp, struct terndv_qp *out)
 
 static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 {
-	struct tern_cq *cq = to_tern_cq(ibvcq);
+	struct tern_cq *cq;
+	int err;
 
+	err = tern_dv_check(ibvcq ? ibvcq->context : NULL, out);
+	if (err)
+		return err;
+
+	cq = to_tern_cq(ibvcq);
 	tern_spin_lock(&cq->lock);
 	out->comp_mask = 0;
 	out->record = cq->record;
@@ -144,8 +165,14 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 
 static int tern_dv_init_srq(struct ibv_srq *ibvsrq, struct terndv_srq *out)
 {
-	struct tern_srq *srq = to_tern_srq(ibvsrq);
+	struct tern_srq *srq;
+	int err;
 
+	err = tern_dv_check(ibvsrq ? ibvsrq->context : NULL, out);
+	if (err)
+		return err;
+
+	srq = to_tern_srq(ibvsrq);
 	out->comp_mask = 0;
 	out->record = srq->record;
 	tern_dv_queue(&srq->wq, &out->rq);
@@ -156,8 +183,14 @@ static int tern_dv_init_srq(struct ibv_srq *ibvsrq, struct terndv_srq *out)
 
 static int tern_dv_init_wq(struct ibv_wq *ibvwq, struct terndv_wq *out)
 {
-	struct tern_qp *qp = &to_tern_rwq(ibvwq)->qp;
+	struct tern_qp *qp;
+	int err;
 
+	err = tern_dv_check(ibvwq ? ibvwq->context : NULL, out);
+	if (err)
+		return err;
+
+	qp = &to_tern_rwq(ibvwq)->qp;
 	out->comp_mask = 0;
 	out->record = qp->record;
 	out->doorbell = tern_dv_doorbell(ibvwq->context);
@@ -169,8 +202,14 @@ static int tern_dv_init_wq(struct ibv_wq *ibvwq, struct terndv_wq *out)
 
 static int tern_dv_init_dm(struct ibv_dm *ibvdm, struct terndv_dm *out)
 {
-	const struct tern_dm *dm = to_tern_dm(ibvdm);
+	const struct tern_dm *dm;
+	int err;
 
+	err = tern_dv_check(ibvdm ? ibvdm->context : NULL, out);
+	if (err)
+		return err;
+
+	dm = to_tern_dm(ibvdm);
 	out->comp_mask = 0;
 	out->buf = dm->addr;
 	out->length = dm->length;
@@ -179,38 +218,42 @@ static int tern_dv_init_dm(struct ibv_dm *ibvdm, struct terndv_dm *out)
 
 static int tern_dv_init_ah(struct ibv_ah *ibvah, struct terndv_ah *out)
 {
+	int err;
+
+	err = tern_dv_check(ibvah ? ibvah->context : NULL, out);
+	if (err)
+		return err;
+
 	out->comp_mask = 0;
 	out->av = &to_tern_ah(ibvah)->av;
 	return 0;
 }
 
-/* Initializes the object if it is requested. */
-#define tern_dv_init(obj, obj_type, bit, name)                                 \
-	(!((obj_type) & (bit))			   ? 0 :                       \
-	 !(obj)->name.in || !(obj)->name.out	   ? EINVAL :                  \
-	 !tern_is_tern((obj)->name.in->context->device) ? EOPNOTSUPP :              \
-	 tern_dv_init_##name((obj)->name.in, (obj)->name.out))
-
+/*
+ * Each object is initialized only if it is requested. Returns 0, EINVAL without
+ * an object or a structure for it, EOPNOTSUPP for another driver's object.
+ */
 int terndv_init_obj(struct terndv_obj *obj, uint64_t obj_type)
 {
-	int err;
+	int err = 0;
 
 	if (!check_comp_mask(obj_type, TERNDV_OBJ_QP | TERNDV_OBJ_CQ |
 				       TERNDV_OBJ_SRQ | TERNDV_OBJ_WQ |
 				       TERNDV_OBJ_DM | TERNDV_OBJ_AH))
 		return EOPNOTSUPP;
 
-	err = tern_dv_init(obj, obj_type, TERNDV_OBJ_QP, qp);
-	if (!err)
-		err = tern_dv_init(obj, obj_type, TERNDV_OBJ_CQ, cq);
-	if (!err)
-		err = tern_dv_init(obj, obj_type, TERNDV_OBJ_SRQ, srq);
-	if (!err)
-		err = tern_dv_init(obj, obj_type, TERNDV_OBJ_WQ, wq);
-	if (!err)
-		err = tern_dv_init(obj, obj_type, TERNDV_OBJ_DM, dm);
-	if (!err)
-		err = tern_dv_init(obj, obj_type, TERNDV_OBJ_AH, ah);
+	if (obj_type & TERNDV_OBJ_QP)
+		err = tern_dv_init_qp(obj->qp.in, obj->qp.out);
+	if (!err && (obj_type & TERNDV_OBJ_CQ))
+		err = tern_dv_init_cq(obj->cq.in, obj->cq.out);
+	if (!err && (obj_type & TERNDV_OBJ_SRQ))
+		err = tern_dv_init_srq(obj->srq.in, obj->srq.out);
+	if (!err && (obj_type & TERNDV_OBJ_WQ))
+		err = tern_dv_init_wq(obj->wq.in, obj->wq.out);
+	if (!err && (obj_type & TERNDV_OBJ_DM))
+		err = tern_dv_init_dm(obj->dm.in, obj->dm.out);
+	if (!err && (obj_type & TERNDV_OBJ_AH))
+		err = tern_dv_init_ah(obj->ah.in, obj->ah.out);
 
 	return err;
 }

@@ -453,17 +453,67 @@ static void tern_wr_abort_unlocked(struct ibv_qp_ex *ibvqp)
 {
 }
 
-#define TERN_WR_SET(op, name)                                                  \
-	do {                                                                   \
-		if (send_ops & (op))                                           \
-			qpx->name = addressed ? tern_##name##_addressed :      \
-						tern_##name##_connected;       \
-	} while (0)
+/* Sets the builders of connected QPs that send_ops asks for. */
+static void tern_set_connected_wrs(struct ibv_qp_ex *qpx, uint64_t send_ops)
+{
+	if (send_ops & IBV_QP_EX_WITH_SEND)
+		qpx->wr_send = tern_wr_send_connected;
+	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		qpx->wr_send_imm = tern_wr_send_imm_connected;
+	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV)
+		qpx->wr_send_inv = tern_wr_send_inv_connected;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE)
+		qpx->wr_rdma_write = tern_wr_rdma_write_connected;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+		qpx->wr_rdma_write_imm = tern_wr_rdma_write_imm_connected;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_READ)
+		qpx->wr_rdma_read = tern_wr_rdma_read_connected;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		qpx->wr_atomic_cmp_swp = tern_wr_atomic_cmp_swp_connected;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		qpx->wr_atomic_fetch_add = tern_wr_atomic_fetch_add_connected;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		qpx->wr_atomic_write = tern_wr_atomic_write_connected;
+	if (send_ops & IBV_QP_EX_WITH_FLUSH)
+		qpx->wr_flush = tern_wr_flush_connected;
+	if (send_ops & IBV_QP_EX_WITH_BIND_MW)
+		qpx->wr_bind_mw = tern_wr_bind_mw_connected;
+	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
+		qpx->wr_local_inv = tern_wr_local_inv_connected;
+}
+
+/* Sets the builders of QPs whose WQEs contain an address that send_ops asks for. */
+static void tern_set_addressed_wrs(struct ibv_qp_ex *qpx, uint64_t send_ops)
+{
+	if (send_ops & IBV_QP_EX_WITH_SEND)
+		qpx->wr_send = tern_wr_send_addressed;
+	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		qpx->wr_send_imm = tern_wr_send_imm_addressed;
+	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV)
+		qpx->wr_send_inv = tern_wr_send_inv_addressed;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE)
+		qpx->wr_rdma_write = tern_wr_rdma_write_addressed;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+		qpx->wr_rdma_write_imm = tern_wr_rdma_write_imm_addressed;
+	if (send_ops & IBV_QP_EX_WITH_RDMA_READ)
+		qpx->wr_rdma_read = tern_wr_rdma_read_addressed;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		qpx->wr_atomic_cmp_swp = tern_wr_atomic_cmp_swp_addressed;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		qpx->wr_atomic_fetch_add = tern_wr_atomic_fetch_add_addressed;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		qpx->wr_atomic_write = tern_wr_atomic_write_addressed;
+	if (send_ops & IBV_QP_EX_WITH_FLUSH)
+		qpx->wr_flush = tern_wr_flush_addressed;
+	if (send_ops & IBV_QP_EX_WITH_BIND_MW)
+		qpx->wr_bind_mw = tern_wr_bind_mw_addressed;
+	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
+		qpx->wr_local_inv = tern_wr_local_inv_addressed;
+}
 
 /* Sets the functions of ibv_wr_*() for the IBV_QP_EX_WITH_* in send_ops. */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 {
-	bool addressed = qp->type->ud || qp->type->xrc;
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
 
 	if (qp->sq.lock.need_lock) {
@@ -490,19 +540,9 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 			qpx->wr_send = tern_wr_send_raw;
 		if (send_ops & IBV_QP_EX_WITH_TSO)
 			qpx->wr_send_tso = tern_wr_send_tso;
-		return;
+	} else if (qp->type->ud || qp->type->xrc) {
+		tern_set_addressed_wrs(qpx, send_ops);
+	} else {
+		tern_set_connected_wrs(qpx, send_ops);
 	}
-
-	TERN_WR_SET(IBV_QP_EX_WITH_SEND, wr_send);
-	TERN_WR_SET(IBV_QP_EX_WITH_SEND_WITH_IMM, wr_send_imm);
-	TERN_WR_SET(IBV_QP_EX_WITH_SEND_WITH_INV, wr_send_inv);
-	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_WRITE, wr_rdma_write);
-	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, wr_rdma_write_imm);
-	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_READ, wr_rdma_read);
-	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, wr_atomic_cmp_swp);
-	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, wr_atomic_fetch_add);
-	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_WRITE, wr_atomic_write);
-	TERN_WR_SET(IBV_QP_EX_WITH_FLUSH, wr_flush);
-	TERN_WR_SET(IBV_QP_EX_WITH_BIND_MW, wr_bind_mw);
-	TERN_WR_SET(IBV_QP_EX_WITH_LOCAL_INV, wr_local_inv);
 }
