@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Parts of WQEs that are too long to be inlined: headers of large frames. */
+/* Parts of WQEs that are not worth inlining: headers of large frames. */
 
 #include <ccan/minmax.h>
 
@@ -10,6 +10,9 @@
 #define TERN_IPV4_HLEN 20
 #define TERN_IPV6_HLEN 40
 #define TERN_TCP_HLEN 20
+
+/* Offset of the checksum in the header of TCP. */
+#define TERN_TCP_CSUM_OFFSET 16
 
 #define TERN_ETHERTYPE_IPV4 0x0800
 #define TERN_ETHERTYPE_IPV6 0x86dd
@@ -54,4 +57,33 @@ uint16_t tern_tso_csum_start(const void *header, size_t length)
 		return 0;
 
 	return length >= l4 + TERN_TCP_HLEN ? l4 : 0;
+}
+
+/*
+ * Writes the offloads of a large frame, whose headers follow. The device
+ * completes their checksums, whatever the flags. Returns 0, or EINVAL for
+ * headers that are too long or not those of a TCP segment.
+ */
+int tern_wqe_tso(const struct tern_qp *qp, struct tern_sq_hdr *wqe,
+		 const void *header, uint16_t header_size, uint16_t mss)
+{
+	struct tern_eth_offload *seg = (void *)(wqe + 1);
+	uint16_t csum_start;
+
+	if (unlikely(header_size > qp->max_tso_header || !mss))
+		return EINVAL;
+
+	csum_start = tern_tso_csum_start(header, header_size);
+	if (unlikely(!csum_start))
+		return EINVAL;
+
+	*seg = (struct tern_eth_offload) {
+		.csum_start = htole16(csum_start),
+		.csum_offset = htole16(TERN_TCP_CSUM_OFFSET),
+		.mss = htole16(mss),
+		.header_len = htole16(header_size),
+		.ops = htole16(TERN_ETH_OP_TSO),
+	};
+	memcpy(seg + 1, header, header_size);
+	return 0;
 }

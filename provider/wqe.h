@@ -16,9 +16,6 @@
 /* Checks that a value of the contract equals that of the verbs. */
 #define TERN_SAME(tern, ibv) static_assert((int)(tern) == (int)(ibv), #tern)
 
-/* Offset of the checksum in the header of TCP. */
-#define TERN_TCP_CSUM_OFFSET 16
-
 /* Segment between a WQE's header and its data. */
 enum tern_seg {
 	TERN_SEG_NONE,
@@ -123,37 +120,6 @@ static inline void tern_wqe_atomic(struct tern_sq_hdr *wqe, uint64_t raddr,
 	};
 }
 
-TERN_SAME(TERN_FLUSH_GLOBAL, IBV_FLUSH_GLOBAL);
-TERN_SAME(TERN_FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
-TERN_SAME(TERN_FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
-TERN_SAME(TERN_FLUSH_LEVEL_MR, IBV_FLUSH_MR);
-
-/* Returns 0, or EINVAL for an invalid placement type or selectivity. */
-static inline int tern_check_flush(uint8_t type, uint8_t level)
-{
-	if (unlikely(!type ||
-		     (type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT)) ||
-		     level > IBV_FLUSH_MR))
-		return EINVAL;
-
-	return 0;
-}
-
-static inline void tern_wqe_flush(struct tern_sq_hdr *wqe, uint64_t raddr,
-				  uint32_t rkey, uint64_t length, uint8_t type,
-				  uint8_t level)
-{
-	struct tern_flush_seg *seg = (void *)(wqe + 1);
-
-	*seg = (struct tern_flush_seg) {
-		.raddr = htole64(raddr),
-		.rkey = htole32(rkey),
-		.type = type,
-		.level = level,
-		.length = htole64(length),
-	};
-}
-
 /* Access flags that a bind may have. LOCAL_WRITE has no effect on a window. */
 #define TERN_MW_ACCESS \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -233,37 +199,10 @@ static inline size_t tern_tso_size(size_t header_size)
 	return align(header_size, sizeof(struct tern_sge));
 }
 
+/* wqe.c */
 uint16_t tern_tso_csum_start(const void *header, size_t length);
-
-/*
- * The same for a large frame, whose headers follow. The device completes their
- * checksums, whatever the flags. Returns 0, or EINVAL for headers that are too
- * long or not those of a TCP segment.
- */
-static inline int tern_wqe_tso(const struct tern_qp *qp,
-			       struct tern_sq_hdr *wqe, const void *header,
-			       uint16_t header_size, uint16_t mss)
-{
-	struct tern_eth_offload *seg = (void *)(wqe + 1);
-	uint16_t csum_start;
-
-	if (unlikely(header_size > qp->max_tso_header || !mss))
-		return EINVAL;
-
-	csum_start = tern_tso_csum_start(header, header_size);
-	if (unlikely(!csum_start))
-		return EINVAL;
-
-	*seg = (struct tern_eth_offload) {
-		.csum_start = htole16(csum_start),
-		.csum_offset = htole16(TERN_TCP_CSUM_OFFSET),
-		.mss = htole16(mss),
-		.header_len = htole16(header_size),
-		.ops = htole16(TERN_ETH_OP_TSO),
-	};
-	memcpy(seg + 1, header, header_size);
-	return 0;
-}
+int tern_wqe_tso(const struct tern_qp *qp, struct tern_sq_hdr *wqe,
+		 const void *header, uint16_t header_size, uint16_t mss);
 
 /* Start of the SGEs or the inline data. */
 static inline void *tern_wqe_data(const struct tern_qp *qp,

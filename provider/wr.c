@@ -5,6 +5,11 @@
 
 #include "wqe.h"
 
+TERN_SAME(TERN_FLUSH_GLOBAL, IBV_FLUSH_GLOBAL);
+TERN_SAME(TERN_FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
+TERN_SAME(TERN_FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
+TERN_SAME(TERN_FLUSH_LEVEL_MR, IBV_FLUSH_MR);
+
 static void tern_wr_fail(struct tern_qp *qp, int err)
 {
 	if (!qp->wr_err)
@@ -160,6 +165,32 @@ static inline void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 	tern_wqe_rdma(wqe, remote_addr, rkey);
 	memcpy(to_tern_qp_ex(ibvqp)->wr_data, atomic_wr, 8);
 	tern_wqe_inline(wqe, 8);
+}
+
+/* Returns 0, or EINVAL for an invalid placement type or selectivity. */
+static int tern_check_flush(uint8_t type, uint8_t level)
+{
+	if (unlikely(!type ||
+		     (type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT)) ||
+		     level > IBV_FLUSH_MR))
+		return EINVAL;
+
+	return 0;
+}
+
+static void tern_wqe_flush(struct tern_sq_hdr *wqe, uint64_t raddr,
+			   uint32_t rkey, uint64_t length, uint8_t type,
+			   uint8_t level)
+{
+	struct tern_flush_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_flush_seg) {
+		.raddr = htole64(raddr),
+		.rkey = htole32(rkey),
+		.type = type,
+		.level = level,
+		.length = htole64(length),
+	};
 }
 
 /*
