@@ -332,10 +332,6 @@ int tern_net_register(struct tern_net *net);
 void tern_net_unregister(struct tern_net *net);
 void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
-void tern_net_update_link(struct tern_net *net);
-void tern_net_lose_link(struct tern_net *net);
-int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
-int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
 
 /* tern_stats.c */
 extern const struct netdev_stat_ops tern_stat_ops;
@@ -373,6 +369,15 @@ int tern_net_set_num_queues(struct tern_net *net, unsigned int num);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
 void tern_queues_refill_work(struct work_struct *work);
+int tern_net_modify_port(struct tern_net *net, u32 mask, unsigned int mtu,
+			 const u8 *mac, bool enable);
+void tern_net_update_link(struct tern_net *net);
+void tern_net_lose_link(struct tern_net *net);
+int tern_net_up(struct tern_net *net);
+void tern_net_down(struct tern_net *net);
+void tern_net_restart_work(struct work_struct *work);
+int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
+int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
 #if IS_ENABLED(CONFIG_KUNIT)
 int tern_net_poll(struct napi_struct *napi, int budget);
 #endif
@@ -428,19 +433,11 @@ struct tern_xdp_buff {
 	const struct tern_cqe *cqe;
 };
 
-enum tern_xdp_result {
-	TERN_XDP_PASS,
-	TERN_XDP_CONSUMED,
-	TERN_XDP_REDIRECTED,
-	TERN_XDP_TRANSMITTED,
-};
-
 extern const struct xdp_metadata_ops tern_xdp_metadata_ops;
-enum tern_xdp_result tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
-				  struct tern_xdp_buff *buff);
 int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
 int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
 		  u32 flags);
+int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags);
 
 /* tern_coalesce.c */
 void tern_dim_init(struct tern_channel *ch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The network device: registration, address, filters, MTU and link. While it is
+ * The network device: registration, address, filters and MTU. While it is
  * down the port is disabled for RDMA, too: the RDMA port follows the state of
  * its netdev.
  */
@@ -21,88 +21,13 @@
 #define TERN_MAX_MTU		9000
 /* Emulated machines may stall for seconds. */
 #define TERN_TX_TIMEOUT		(15 * HZ)
-/* Delay between attempts to start queues that the device refused. */
-#define TERN_RESTART_INTERVAL	HZ
 
 static_assert(TERN_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN <= TERN_ETH_MAX_FRAME);
-
-/* Sets the port attributes in @mask, TERN_PORT_*. */
-static int tern_net_modify_port(struct tern_net *net, u32 mask, unsigned int mtu,
-				const u8 *mac, bool enable)
-{
-	struct tern_cmd_modify_port cmd = {
-		.mask = cpu_to_le32(mask),
-		.mtu = cpu_to_le32(mtu),
-		.enable = enable,
-		.port = TERN_ETH_PORT,
-	};
-
-	if (mac)
-		ether_addr_copy(cmd.mac, mac);
-	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_PORT, &cmd,
-			     sizeof(cmd), NULL, 0);
-}
 
 static int tern_net_send_filter(struct tern_net *net)
 {
 	return tern_cmd_exec(&net->tdev->core, TERN_CMD_SET_RX_FILTER,
 			     &net->filter, sizeof(net->filter), NULL, 0);
-}
-
-/* Updates the carrier, if the port is enabled. Process context. */
-void tern_net_update_link(struct tern_net *net)
-{
-	struct tern_rsp_port port;
-
-	mutex_lock(&net->link_lock);
-	if (net->port_up) {
-		if (!tern_cmd_query_port(net->tdev, &port) && port.link_up)
-			netif_carrier_on(net->netdev);
-		else
-			netif_carrier_off(net->netdev);
-	}
-	mutex_unlock(&net->link_lock);
-}
-
-/* Called when the device is dead. */
-void tern_net_lose_link(struct tern_net *net)
-{
-	mutex_lock(&net->link_lock);
-	net->port_up = false;
-	netif_carrier_off(net->netdev);
-	mutex_unlock(&net->link_lock);
-}
-
-/* Starts the queues and enables the port. RTNL held. */
-static int tern_net_up(struct tern_net *net)
-{
-	struct net_device *netdev = net->netdev;
-	int err;
-
-	err = tern_queues_start(net);
-	if (err)
-		return err;
-	err = tern_net_modify_port(net, TERN_PORT_MTU | TERN_PORT_MAC |
-				   TERN_PORT_ENABLE, netdev->mtu,
-				   netdev->dev_addr, true);
-	if (err) {
-		tern_queues_stop(net);
-		return err;
-	}
-
-	mutex_lock(&net->link_lock);
-	net->port_up = true;
-	mutex_unlock(&net->link_lock);
-	tern_net_update_link(net);
-	return 0;
-}
-
-/* Disables the port, for RDMA too, and stops the queues. RTNL held. */
-static void tern_net_down(struct tern_net *net)
-{
-	tern_net_lose_link(net);
-	tern_net_modify_port(net, TERN_PORT_ENABLE, 0, NULL, false);
-	tern_queues_stop(net);
 }
 
 /*
@@ -164,102 +89,11 @@ static int tern_net_stop(struct net_device *netdev)
 	return 0;
 }
 
-/*
- * Recreates the queues; the port is left as it is. Needs no host memory. If the
- * device refuses, the interface has no link until a retry succeeds. RTNL held.
- */
-static void tern_net_restart(struct tern_net *net)
-{
-	tern_queues_stop(net);
-	if (!tern_net_up(net))
-		return;
-	tern_net_down(net);
-	schedule_delayed_work(&net->restart_work, TERN_RESTART_INTERVAL);
-}
-
-static void tern_net_restart_work(struct work_struct *work)
-{
-	struct tern_net *net = container_of(to_delayed_work(work),
-					    struct tern_net, restart_work);
-
-	rtnl_lock();
-	if (net->open && !tern_dev_dead(net->tdev))
-		tern_net_restart(net);
-	rtnl_unlock();
-}
-
 static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 {
 	struct tern_net *net = netdev_priv(netdev);
 
 	schedule_delayed_work(&net->restart_work, 0);
-}
-
-/**
- * tern_net_reconfigure() - change parameters on which the queues' memory depends
- * @net: the network device
- * @config: new configuration
- *
- * Allocates the new queues first. If they cannot be allocated or the device
- * refuses them, the old ones continue. The port is left as it is. RTNL held.
- *
- * Return: 0 or an error, after which nothing has changed.
- */
-int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config)
-{
-	struct tern_queues *old = rtnl_dereference(net->queues);
-	unsigned int channels = config->channels;
-	struct tern_queues *queues;
-	int err;
-
-	if (!net->open) {
-		if (channels != net->config.channels) {
-			err = tern_net_set_num_queues(net, channels);
-			if (err)
-				return err;
-		}
-		net->config = *config;
-		tern_rss_spread(net, channels);
-		return 0;
-	}
-	queues = tern_queues_alloc(net, config);
-	if (IS_ERR(queues))
-		return PTR_ERR(queues);
-	tern_queues_stop(net);
-	rcu_assign_pointer(net->queues, queues);
-	err = tern_queues_start(net);
-	if (!err) {
-		net->config = *config;
-		tern_queues_free(net, old);
-		return 0;
-	}
-	rcu_assign_pointer(net->queues, old);
-	tern_queues_free(net, queues);
-	tern_net_restart(net);
-	return err;
-}
-
-/*
- * Gives a pool to a channel, or removes it if @pool is NULL: removal always ends its
- * use, even after an error. All queues are recreated, because groups refer to them.
- * Needs no host memory. RTNL held.
- */
-int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
-{
-	int err;
-
-	if (!net->open) {
-		net->xsk_pools[qid] = pool;
-		return 0;
-	}
-	tern_queues_stop(net);
-	net->xsk_pools[qid] = pool;
-	err = tern_queues_start(net);
-	if (!err)
-		return 0;
-	net->xsk_pools[qid] = NULL;
-	tern_net_restart(net);
-	return err;
 }
 
 /* XDP programs without fragments need each frame in one buffer. */

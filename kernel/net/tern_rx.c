@@ -4,6 +4,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 #include <linux/bpf.h>
+#include <linux/bpf_trace.h>
 #include <linux/dma-mapping.h>
 #include <linux/etherdevice.h>
 #include <linux/filter.h>
@@ -28,6 +29,14 @@ struct tern_rx_layout {
 	u32 headroom;
 	u32 buf_len;
 	u32 buf_size;
+};
+
+/* What became of a frame that a program has seen. */
+enum tern_xdp_result {
+	TERN_XDP_PASS,
+	TERN_XDP_CONSUMED,
+	TERN_XDP_REDIRECTED,
+	TERN_XDP_TRANSMITTED,
 };
 
 /* A coalesced packet must fit into an skb. */
@@ -234,6 +243,58 @@ static bool tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 	       tern_gro_complete(skb, coalesced, READ_ONCE(ch->rx.frame_len), count);
 }
 
+/* Sends a buffer of the channel's own receive queue. */
+static bool tern_rx_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
+{
+	struct xdp_frame *frame;
+
+	if (ch->rx.xsk_pool)
+		return tern_xsk_tx_buff(ch, xdp);
+	frame = xdp_convert_buff_to_frame(xdp);
+	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
+}
+
+static void tern_rx_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
+{
+	if (ch->rx.xsk_pool)
+		xsk_buff_free(xdp);
+	else
+		xdp_return_buff(xdp);
+}
+
+/* Runs the program and executes its verdict. NAPI context. */
+static enum tern_xdp_result tern_rx_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
+					    struct tern_xdp_buff *buff)
+{
+	struct net_device *netdev = ch->net->netdev;
+	struct xdp_buff *xdp = &buff->xdp;
+	u32 verdict = bpf_prog_run_xdp(prog, xdp);
+
+	switch (verdict) {
+	case XDP_PASS:
+		return TERN_XDP_PASS;
+	case XDP_TX:
+		if (tern_rx_xdp_transmit(ch, xdp))
+			return TERN_XDP_TRANSMITTED;
+		break;
+	case XDP_REDIRECT:
+		if (!xdp_do_redirect(netdev, xdp, prog))
+			return TERN_XDP_REDIRECTED;
+		break;
+	case XDP_DROP:
+		tern_rx_xdp_drop(ch, xdp);
+		return TERN_XDP_CONSUMED;
+	default:
+		bpf_warn_invalid_xdp_action(netdev, prog, verdict);
+		break;
+	case XDP_ABORTED:
+		break;
+	}
+	trace_xdp_exception(netdev, prog, verdict);
+	tern_rx_xdp_drop(ch, xdp);
+	return TERN_XDP_CONSUMED;
+}
+
 /* Passes a frame to the XDP program, then to the stack. */
 static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_prog *prog,
 					  struct tern_xdp_buff *buff, u64 *count)
@@ -242,7 +303,7 @@ static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_pr
 	struct sk_buff *skb;
 
 	if (prog) {
-		result = tern_xdp_run(ch, prog, buff);
+		result = tern_rx_xdp_run(ch, prog, buff);
 		if (result != TERN_XDP_PASS)
 			return result;
 	}

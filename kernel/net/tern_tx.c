@@ -10,6 +10,7 @@
 #include <linux/udp.h>
 #include <net/netdev_queues.h>
 #include <net/page_pool/helpers.h>
+#include <net/xdp_sock_drv.h>
 
 #include "tern_net.h"
 #include "tern_util.h"
@@ -390,6 +391,38 @@ static void tern_tx_complete_xdp(struct xdp_frame *frame, const struct tern_cqe 
 	xdp_return_frame(frame);
 }
 
+/* Ends the use of a descriptor with a frame or buffer of the pool. */
+static void tern_tx_drop_xsk(struct tern_tx *tx, struct tern_tx_slot *slot)
+{
+	if (slot->owner == TERN_TX_XSK)
+		xsk_tx_completed(tx->xsk_pool, slot->xsk_descs);
+	else
+		xsk_buff_free(slot->xdp);
+}
+
+/* Ends a frame of the pool, or one that was received into it. */
+static void tern_tx_complete_xsk(struct tern_channel *ch, struct tern_tx_slot *slot,
+				 const struct tern_cqe *cqe, u64 *count)
+{
+	struct tern_xsk_completion completion = { .net = ch->net, .cqe = cqe };
+
+	if (unlikely(cqe->status != TERN_CQE_SUCCESS)) {
+		count[TERN_TX_STAT_ERRORS] += slot->owner != TERN_TX_BUFF_PART;
+	} else {
+		count[TERN_TX_STAT_BYTES] += slot->len;
+		if (slot->owner != TERN_TX_BUFF_PART) {
+			count[TERN_TX_STAT_PACKETS]++;
+			count[slot->needs_csum ? TERN_TX_STAT_NEEDS_CSUM :
+						 TERN_TX_STAT_CSUM_NONE]++;
+		}
+		if (slot->owner == TERN_TX_XSK)
+			xsk_tx_metadata_complete(&slot->compl,
+						 ch->net->netdev->xsk_tx_metadata_ops,
+						 &completion);
+	}
+	tern_tx_drop_xsk(&ch->tx, slot);
+}
+
 static bool tern_tx_in_flight(const struct tern_tx *tx, u32 ci, u32 end)
 {
 	return tern_ring_used(end, ci) < tern_ring_used(READ_ONCE(tx->pi), ci);
@@ -431,7 +464,7 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 		else if (slot->owner == TERN_TX_XDP)
 			tern_tx_complete_xdp(slot->frame, cqe, count);
 		else if (slot->owner != TERN_TX_PART)
-			tern_xsk_tx_complete(ch, slot, cqe, count);
+			tern_tx_complete_xsk(ch, slot, cqe, count);
 		if (slot->owner != TERN_TX_PART)
 			done->packets++;
 		slot->owner = TERN_TX_PART;
@@ -540,7 +573,7 @@ static void tern_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
 	else if (slot->owner == TERN_TX_XDP)
 		xdp_return_frame(slot->frame);
 	else if (slot->owner != TERN_TX_PART)
-		tern_xsk_tx_drop(tx, slot);
+		tern_tx_drop_xsk(tx, slot);
 	slot->owner = TERN_TX_PART;
 }
 

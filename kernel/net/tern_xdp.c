@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* XDP: programs, their verdicts, metadata, and frames from other devices. */
+/*
+ * XDP: programs, their metadata, pools of AF_XDP sockets, and frames from other
+ * devices.
+ */
 
 #include <linux/bpf.h>
-#include <linux/bpf_trace.h>
+#include <linux/dma-mapping.h>
 #include <linux/filter.h>
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
@@ -12,57 +15,8 @@
 #include "tern_net.h"
 #include "tern_xsk.h"
 
-/* Sends a buffer of the channel's own receive queue. */
-static bool tern_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
-{
-	struct xdp_frame *frame;
-
-	if (ch->rx.xsk_pool)
-		return tern_xsk_tx_buff(ch, xdp);
-	frame = xdp_convert_buff_to_frame(xdp);
-	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
-}
-
-static void tern_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
-{
-	if (ch->rx.xsk_pool)
-		xsk_buff_free(xdp);
-	else
-		xdp_return_buff(xdp);
-}
-
-/* Runs the program and executes its verdict. NAPI context. */
-enum tern_xdp_result tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
-				  struct tern_xdp_buff *buff)
-{
-	struct net_device *netdev = ch->net->netdev;
-	struct xdp_buff *xdp = &buff->xdp;
-	u32 verdict = bpf_prog_run_xdp(prog, xdp);
-
-	switch (verdict) {
-	case XDP_PASS:
-		return TERN_XDP_PASS;
-	case XDP_TX:
-		if (tern_xdp_transmit(ch, xdp))
-			return TERN_XDP_TRANSMITTED;
-		break;
-	case XDP_REDIRECT:
-		if (!xdp_do_redirect(netdev, xdp, prog))
-			return TERN_XDP_REDIRECTED;
-		break;
-	case XDP_DROP:
-		tern_xdp_drop(ch, xdp);
-		return TERN_XDP_CONSUMED;
-	default:
-		bpf_warn_invalid_xdp_action(netdev, prog, verdict);
-		break;
-	case XDP_ABORTED:
-		break;
-	}
-	trace_xdp_exception(netdev, prog, verdict);
-	tern_xdp_drop(ch, xdp);
-	return TERN_XDP_CONSUMED;
-}
+/* The allocator synchronizes each buffer. */
+#define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
 
 /* Sends frames of other devices. */
 int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
@@ -140,6 +94,71 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		bpf_prog_put(old);
 	/* NETIF_F_GRO_HW depends on it. */
 	netdev_update_features(net->netdev);
+	return 0;
+}
+
+static int tern_xsk_enable(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	int err;
+
+	if (qid >= net->config.channels)
+		return -EINVAL;
+	err = xsk_pool_dma_map(pool, tern_dma_dev(net->tdev), TERN_XSK_DMA_ATTRS);
+	if (err)
+		return err;
+	/* The size of a buffer depends on the mapping. */
+	if (tern_xsk_pool_fits(pool, &net->config, net->xdp_prog))
+		err = tern_net_set_xsk_pool(net, pool, qid);
+	else
+		err = -EINVAL;
+	if (err)
+		xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
+	return err;
+}
+
+/* The owner of the pool does not expect this to fail. */
+static void tern_xsk_disable(struct tern_net *net, u16 qid)
+{
+	struct xsk_buff_pool *pool;
+
+	if (qid >= TERN_MAX_CHANNELS)
+		return;
+	pool = net->xsk_pools[qid];
+	if (!pool)
+		return;
+	tern_net_set_xsk_pool(net, NULL, qid);
+	xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
+}
+
+/* Gives a pool to a channel, or removes it if @pool is NULL. RTNL held. */
+static int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	if (pool)
+		return tern_xsk_enable(net, pool, qid);
+	tern_xsk_disable(net, qid);
+	return 0;
+}
+
+/* Called for a socket with frames to send or buffers to receive. Under RCU. */
+int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_queues *queues = rcu_dereference(net->queues);
+	struct tern_channel *ch;
+
+	if (!queues || !READ_ONCE(net->queues_up))
+		return -ENETDOWN;
+	if (qid >= queues->config.channels)
+		return -EINVAL;
+	ch = &queues->channel[qid];
+	if (!READ_ONCE(ch->rx.xsk_pool))
+		return -EINVAL;
+	/* A poll that has checked the rings already runs once more. */
+	if (!napi_if_scheduled_mark_missed(&ch->napi)) {
+		local_bh_disable();
+		napi_schedule(&ch->napi);
+		local_bh_enable();
+	}
 	return 0;
 }
 

@@ -7,7 +7,6 @@
 
 #include <kunit/visibility.h>
 #include <linux/bpf.h>
-#include <linux/dma-mapping.h>
 #include <linux/etherdevice.h>
 #include <linux/filter.h>
 #include <linux/skbuff.h>
@@ -20,8 +19,6 @@
 #define TERN_XSK_RX_BATCH	32
 /* Maximum number of descriptors sent in a poll. */
 #define TERN_XSK_TX_BATCH	64
-/* The allocator synchronizes each buffer. */
-#define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
 
 /* ---- Pools ---- */
 
@@ -52,9 +49,9 @@ static u32 tern_xsk_buf_len(struct xsk_buff_pool *pool,
 	return len * TERN_ETH_MAX_RXD >= frame_len ? len : 0;
 }
 
-static bool tern_xsk_pool_fits(struct xsk_buff_pool *pool,
-			       const struct tern_net_config *config,
-			       const struct bpf_prog *prog)
+/* Whether the buffers of @pool suit @config and @prog. */
+bool tern_xsk_pool_fits(struct xsk_buff_pool *pool, const struct tern_net_config *config,
+			const struct bpf_prog *prog)
 {
 	u32 len = tern_xsk_buf_len(pool, config);
 
@@ -73,71 +70,6 @@ bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *con
 		    !tern_xsk_pool_fits(net->xsk_pools[i], config, prog))
 			return false;
 	return true;
-}
-
-static int tern_xsk_enable(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
-{
-	int err;
-
-	if (qid >= net->config.channels)
-		return -EINVAL;
-	err = xsk_pool_dma_map(pool, tern_dma_dev(net->tdev), TERN_XSK_DMA_ATTRS);
-	if (err)
-		return err;
-	/* The size of a buffer depends on the mapping. */
-	if (tern_xsk_pool_fits(pool, &net->config, net->xdp_prog))
-		err = tern_net_set_xsk_pool(net, pool, qid);
-	else
-		err = -EINVAL;
-	if (err)
-		xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
-	return err;
-}
-
-/* The owner of the pool does not expect this to fail. */
-static void tern_xsk_disable(struct tern_net *net, u16 qid)
-{
-	struct xsk_buff_pool *pool;
-
-	if (qid >= TERN_MAX_CHANNELS)
-		return;
-	pool = net->xsk_pools[qid];
-	if (!pool)
-		return;
-	tern_net_set_xsk_pool(net, NULL, qid);
-	xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
-}
-
-/* Gives a pool to a channel, or removes it if @pool is NULL. RTNL held. */
-int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
-{
-	if (pool)
-		return tern_xsk_enable(net, pool, qid);
-	tern_xsk_disable(net, qid);
-	return 0;
-}
-
-/* Called for a socket with frames to send or buffers to receive. Under RCU. */
-int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	struct tern_queues *queues = rcu_dereference(net->queues);
-	struct tern_channel *ch;
-
-	if (!queues || !READ_ONCE(net->queues_up))
-		return -ENETDOWN;
-	if (qid >= queues->config.channels)
-		return -EINVAL;
-	ch = &queues->channel[qid];
-	if (!READ_ONCE(ch->rx.xsk_pool))
-		return -EINVAL;
-	/* A poll that has checked the rings already runs once more. */
-	if (!napi_if_scheduled_mark_missed(&ch->napi)) {
-		local_bh_disable();
-		napi_schedule(&ch->napi);
-		local_bh_enable();
-	}
-	return 0;
 }
 
 /* ---- Reception ---- */
@@ -302,12 +234,6 @@ struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *
 struct tern_xsk_request {
 	struct tern_eth_offload offload;
 	bool checksum;
-};
-
-/* Data for a transmit time stamp. */
-struct tern_xsk_completion {
-	struct tern_net *net;
-	const struct tern_cqe *cqe;
 };
 
 static void tern_xsk_request_timestamp(void *priv)
@@ -516,35 +442,4 @@ bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 	for (i = 1; i < num && !room; i++)
 		xsk_buff_free(parts[i]);
 	return room;
-}
-
-/* Ends a frame of the pool, or one that was received into it. */
-void tern_xsk_tx_complete(struct tern_channel *ch, struct tern_tx_slot *slot,
-			  const struct tern_cqe *cqe, u64 *count)
-{
-	struct tern_xsk_completion completion = { .net = ch->net, .cqe = cqe };
-
-	if (unlikely(cqe->status != TERN_CQE_SUCCESS)) {
-		count[TERN_TX_STAT_ERRORS] += slot->owner != TERN_TX_BUFF_PART;
-	} else {
-		count[TERN_TX_STAT_BYTES] += slot->len;
-		if (slot->owner != TERN_TX_BUFF_PART) {
-			count[TERN_TX_STAT_PACKETS]++;
-			count[slot->needs_csum ? TERN_TX_STAT_NEEDS_CSUM :
-						 TERN_TX_STAT_CSUM_NONE]++;
-		}
-		if (slot->owner == TERN_TX_XSK)
-			xsk_tx_metadata_complete(&slot->compl, &tern_xsk_tx_metadata_ops,
-						 &completion);
-	}
-	tern_xsk_tx_drop(&ch->tx, slot);
-}
-
-/* Frees the contents of a descriptor. */
-void tern_xsk_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
-{
-	if (slot->owner == TERN_TX_XSK)
-		xsk_tx_completed(tx->xsk_pool, slot->xsk_descs);
-	else
-		xsk_buff_free(slot->xdp);
 }

@@ -14,12 +14,18 @@ struct tern_xsk_frame {
 	bool good;		/* can be sent */
 };
 
+/* Data for a transmit time stamp. */
+struct tern_xsk_completion {
+	struct tern_net *net;
+	const struct tern_cqe *cqe;
+};
+
 extern const struct xsk_tx_metadata_ops tern_xsk_tx_metadata_ops;
 
+bool tern_xsk_pool_fits(struct xsk_buff_pool *pool, const struct tern_net_config *config,
+			const struct bpf_prog *prog);
 bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *config,
 		   const struct bpf_prog *prog);
-int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
-int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags);
 
 int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *config,
 		      struct xsk_buff_pool *pool);
@@ -31,9 +37,6 @@ bool tern_xsk_rx_refill(struct tern_rx *rx);
 
 bool tern_xsk_tx(struct tern_channel *ch);
 bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp);
-void tern_xsk_tx_complete(struct tern_channel *ch, struct tern_tx_slot *slot,
-			  const struct tern_cqe *cqe, u64 *count);
-void tern_xsk_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot);
 #if IS_ENABLED(CONFIG_KUNIT)
 struct tern_xsk_frame tern_xsk_next_frame(const struct xdp_desc *descs, u32 num,
 					  bool *skip);
