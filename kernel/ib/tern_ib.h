@@ -590,6 +590,11 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
+int tern_query_ucontext(struct ib_ucontext *ibucontext,
+			struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition tern_ctx_defs[];
+
+/* tern_ib_mmap.c */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
 struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
 				      enum tern_mmap_type type, u32 id,
@@ -597,9 +602,6 @@ struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
 struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
 					  enum tern_mmap_type type, u32 uar);
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
-int tern_query_ucontext(struct ib_ucontext *ibucontext,
-			struct uverbs_attr_bundle *attrs);
-extern const struct uapi_definition tern_ctx_defs[];
 
 /* tern_ib_dm.c */
 struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,

@@ -290,20 +290,6 @@ static struct tern_mmap_entry *tern_dm_op_get(struct tern_ib_dev *dev,
 }
 
 /**
- * tern_dm_op_free() - the device has taken back an operation page
- * @entry: its entry
- */
-void tern_dm_op_free(struct tern_mmap_entry *entry)
-{
-	struct ib_ucontext *ibucontext = entry->rdma_entry.ucontext;
-
-	/* May free the memory, which was busy until now. */
-	if (entry->memory)
-		rdma_user_mmap_entry_put(entry->memory);
-	atomic_dec(&to_tucontext(ibucontext)->num_dm_ops);
-}
-
-/**
  * tern_dm_ops_init() - initialize the operation pages of device memory
  * @dm: the memory
  */

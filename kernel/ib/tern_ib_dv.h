@@ -5,7 +5,6 @@
 
 #include "tern_ib.h"
 
-void tern_dm_op_free(struct tern_mmap_entry *entry);
 void tern_dm_ops_init(struct tern_dm *dm);
 void tern_dm_ops_remove(struct tern_dm *dm);
 extern const struct uapi_definition tern_dv_defs[];

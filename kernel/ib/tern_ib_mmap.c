@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Pages that user space may map: doorbells, device memory and operations on it. */
+
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "tern_ib.h"
+#include "tern_ib_limits.h"
+
+/* If a live device refuses, it keeps the pages until its next reset. */
+static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
+			    u32 id)
+{
+	switch (type) {
+	case TERN_MMAP_UAR:
+	case TERN_MMAP_DM_OP:
+		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, id);
+		break;
+	case TERN_MMAP_DM:
+		tern_ib_destroy(dev, TERN_CMD_FREE_DM, id);
+		break;
+	/* <not exported> */
+	case TERN_MMAP_CLOCK:
+		tern_clock_put(dev);
+		break;
+	/* </not exported> */
+	}
+}
+
+/**
+ * tern_mmap_add() - create an mmap entry
+ * @ibucontext: context that may map the pages
+ * @type: contents of the pages
+ * @id: the device's number for the pages
+ * @address: bus address of the first page
+ * @size: size in bytes, a multiple of the page size
+ *
+ * tern_mmap_free() returns the pages to the device once the entry is removed
+ * and the last mapping is gone. If this function fails, it returns them at
+ * once.
+ *
+ * Return: the entry or an ERR_PTR.
+ */
+struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
+				      enum tern_mmap_type type, u32 id,
+				      phys_addr_t address, size_t size)
+{
+	struct tern_mmap_entry *entry;
+	int err;
+
+	entry = kzalloc_obj(*entry);
+	if (!entry) {
+		err = -ENOMEM;
+		goto err_free_pages;
+	}
+
+	entry->address = address;
+	entry->type = type;
+	entry->id = id;
+	err = rdma_user_mmap_entry_insert(ibucontext, &entry->rdma_entry, size);
+	if (err)
+		goto err_free_entry;
+
+	return entry;
+
+err_free_entry:
+	kfree(entry);
+err_free_pages:
+	tern_free_pages(to_tdev(ibucontext->device), type, id);
+	return ERR_PTR(err);
+}
+
+/**
+ * tern_mmap_add_uar() - create an mmap entry for a page of the doorbell BAR
+ * @ibucontext: context that may map the page
+ * @type: use of the page
+ * @uar: its number, from the device
+ *
+ * If this function fails, it returns the page to the device.
+ *
+ * Return: the entry or an ERR_PTR.
+ */
+struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
+					  enum tern_mmap_type type, u32 uar)
+{
+	struct tern_ib_dev *dev = to_tdev(ibucontext->device);
+	struct tern_core *core = dev->core;
+	phys_addr_t offset = (phys_addr_t)uar << core->page_shift;
+
+	/* Never map pages of another owner, even if the device offers them. */
+	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
+			 core->page_shift, uar)) {
+		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
+		return ERR_PTR(-EIO);
+	}
+
+	return tern_mmap_add(ibucontext, type, uar, core->uar_phys + offset,
+			     PAGE_SIZE);
+}
+
+/* <not exported> */
+/*
+ * The page is ordinary memory: a mapping that outlives the device keeps it with
+ * its last contents.
+ */
+static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
+{
+	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
+		return -EPERM;
+
+	vm_flags_clear(vma, VM_MAYWRITE | VM_MAYEXEC);
+	return vm_insert_page(vma, vma->vm_start,
+			      virt_to_page(dev->clock.page));
+}
+
+/* </not exported> */
+static int tern_mmap_entry(struct ib_ucontext *ibucontext,
+			   struct vm_area_struct *vma,
+			   struct tern_mmap_entry *entry)
+{
+	pgprot_t prot;
+
+	/* <not exported> */
+	if (entry->type == TERN_MMAP_CLOCK)
+		return tern_mmap_clock(to_tdev(ibucontext->device), vma);
+
+	/* </not exported> */
+	/* The CPU may combine stores to it, but must not cache it. */
+	if (entry->type == TERN_MMAP_DM)
+		prot = pgprot_writecombine(vma->vm_page_prot);
+	else
+		prot = pgprot_device(vma->vm_page_prot);
+
+	return rdma_user_mmap_io(ibucontext, vma, PHYS_PFN(entry->address),
+				 entry->rdma_entry.npages * PAGE_SIZE, prot,
+				 &entry->rdma_entry);
+}
+
+/**
+ * tern_mmap() - map pages of the device into a process
+ * @ibucontext: the context
+ * @vma: the mapping
+ *
+ * Return: 0; -EINVAL if offset and size do not match an entry; or another
+ * negative errno.
+ */
+int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *rdma_entry;
+	int err;
+
+	rdma_entry = rdma_user_mmap_entry_get(ibucontext, vma);
+	if (!rdma_entry)
+		return -EINVAL;
+
+	err = tern_mmap_entry(ibucontext, vma, to_tmmap(rdma_entry));
+	rdma_user_mmap_entry_put(rdma_entry);
+
+	return err;
+}
+
+/* The device has taken back an operation page. */
+static void tern_dm_op_free(struct tern_mmap_entry *entry)
+{
+	struct ib_ucontext *ibucontext = entry->rdma_entry.ucontext;
+
+	/* May free the memory, which was busy until now. */
+	if (entry->memory)
+		rdma_user_mmap_entry_put(entry->memory);
+	atomic_dec(&to_tucontext(ibucontext)->num_dm_ops);
+}
+
+/**
+ * tern_mmap_free() - release an mmap entry after its last mapping is gone
+ * @rdma_entry: the entry
+ */
+void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
+{
+	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
+	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
+
+	tern_free_pages(dev, entry->type, entry->id);
+	if (entry->type == TERN_MMAP_DM_OP)
+		tern_dm_op_free(entry);
+	kfree(entry);
+}
