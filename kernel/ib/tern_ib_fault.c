@@ -16,21 +16,6 @@
 /* Limit of faults that one run of the work takes. */
 #define TERN_FAULT_BATCH	256
 
-/* Ends a fault. The QP may have left its state or be gone. */
-void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
-		       u8 result)
-{
-	struct tern_cmd_resume_qp cmd = {
-		.qpn = fault->qpn,
-		.token = fault->token,
-		.side = fault->side,
-		.result = result,
-	};
-
-	tern_cmd_exec(dev->core, TERN_CMD_RESUME_QP, &cmd, sizeof(cmd), NULL,
-		      0);
-}
-
 /*
  * Brings pages into memory, of an address space that stays meanwhile. May wait
  * for ever, for a userfaultfd or a file system in user space. Returns the number
@@ -88,7 +73,8 @@ static long tern_fault_map_present(struct tern_ib_dev *dev, u32 key, u64 va,
 	if (!odp)
 		return -ENOENT;
 
-	ret = tern_odp_map(odp, va, bytes, flags);
+	ret = odp->dmabuf ? tern_dmabuf_map(odp) :
+			    tern_odp_map(odp, va, bytes, flags);
 	if (ret > 0)
 		atomic64_add(ret, flags & TERN_ODP_PREFETCH ?
 				  &odp->prefetches : &odp->faults);
@@ -158,15 +144,9 @@ static long tern_fault_map(struct tern_ib_dev *dev,
 	return ret;
 }
 
-/**
- * tern_fault_run() - serve a page fault
- * @thread: the calling thread
- * @request: the fault
- *
- * Return: false if the device is gone.
- */
-bool tern_fault_run(struct tern_pager_thread *thread,
-		    struct tern_odp_request *request)
+/* Serves a page fault. Returns false if the device is gone. */
+static bool tern_fault_run(struct tern_pager_thread *thread,
+			   struct tern_odp_request *request)
 {
 	const struct tern_fault *fault = &request->fault;
 	struct tern_ib_dev *dev = request->dev;
@@ -225,6 +205,7 @@ static bool tern_fault_queue(struct tern_odp *odp,
 	if (!request)
 		return false;
 
+	request->serve = tern_fault_run;
 	request->fault = *fault;
 	if (!tern_pager_queue(odp->pager, request))
 		return true;
@@ -325,15 +306,9 @@ static int tern_prefetch_range(struct tern_ib_dev *dev,
 	return 0;
 }
 
-/**
- * tern_prefetch_run() - serve an asynchronous prefetch
- * @thread: the calling thread
- * @request: the ranges
- *
- * Return: false if the device is gone.
- */
-bool tern_prefetch_run(struct tern_pager_thread *thread,
-		       struct tern_odp_request *request)
+/* Serves an asynchronous prefetch. Returns false if the device is gone. */
+static bool tern_prefetch_run(struct tern_pager_thread *thread,
+			      struct tern_odp_request *request)
 {
 	u32 i;
 
@@ -363,6 +338,7 @@ static int tern_prefetch_queue(struct tern_ib_dev *dev,
 	if (!request)
 		goto put;
 
+	request->serve = tern_prefetch_run;
 	request->prefetch = true;
 	request->flags = flags;
 	memcpy(request->sg, sg, array_size(num_sge, sizeof(*sg)));
@@ -477,3 +453,8 @@ void tern_faults_free(struct tern_ib_dev *dev)
 	WARN_ON(!xa_empty(&dev->odps));
 	WARN_ON(!xa_empty(&dev->queued_faults));
 }
+
+const struct ib_device_ops tern_dev_odp_ops = {
+	.advise_mr = tern_advise_mr,
+	.fill_stat_mr_entry = tern_fill_stat_mr_entry,
+};

@@ -311,8 +311,8 @@ static struct tern_odp_part *tern_odp_part_get(struct tern_odp *odp,
 
 /**
  * tern_odp_map() - make pages that are in memory present in the device
- * @odp: the region
- * @va: user virtual address, or offset in a dma-buf
+ * @odp: the region, not on a dma-buf
+ * @va: user virtual address
  * @bytes: length in bytes, not 0, within the region
  * @flags: TERN_ODP_*
  *
@@ -324,9 +324,6 @@ long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags)
 {
 	struct tern_odp_part *part;
 	long num;
-
-	if (odp->dmabuf)
-		return tern_dmabuf_map(odp);
 
 	bytes = min(bytes, TERN_ODP_PART_SIZE - va % TERN_ODP_PART_SIZE);
 	do {
@@ -727,8 +724,3 @@ bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 {
 	return odp->dmabuf;
 }
-
-const struct ib_device_ops tern_dev_odp_ops = {
-	.advise_mr = tern_advise_mr,
-	.fill_stat_mr_entry = tern_fill_stat_mr_entry,
-};

@@ -41,7 +41,8 @@ struct tern_pager_thread;
  * struct tern_odp_request - a page fault, or an asynchronous prefetch
  * @list: entry in tern_pager.requests
  * @dev: the device
- * @pager: serves the request
+ * @pager: its threads call @serve
+ * @serve: serves the request; returns false if the device is gone
  * @prefetch: it is a prefetch
  * @fault: the fault
  * @flags: TERN_ODP_* of a prefetch
@@ -52,6 +53,8 @@ struct tern_odp_request {
 	struct list_head list;
 	struct tern_ib_dev *dev;
 	struct tern_pager *pager;
+	bool (*serve)(struct tern_pager_thread *thread,
+		      struct tern_odp_request *request);
 	bool prefetch;
 	struct tern_fault fault;
 	unsigned int flags;
@@ -126,15 +129,9 @@ void tern_odp_abort(struct tern_odp *odp);
 /* tern_ib_dmabuf.c */
 long tern_dmabuf_map(struct tern_odp *odp);
 
-/* tern_ib_fault.c */
+/* tern_ib_pager.c */
 void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
 		       u8 result);
-bool tern_fault_run(struct tern_pager_thread *thread,
-		    struct tern_odp_request *request);
-bool tern_prefetch_run(struct tern_pager_thread *thread,
-		       struct tern_odp_request *request);
-
-/* tern_ib_pager.c */
 int tern_pager_queue(struct tern_pager *pager, struct tern_odp_request *request);
 bool tern_pager_leave(struct tern_pager_thread *thread);
 bool tern_pager_enter(struct tern_pager_thread *thread);

@@ -160,8 +160,7 @@ static int tern_pager_main(void *data)
 
 	while ((request = tern_pager_take(pager))) {
 		thread->request = request;
-		ok = request->prefetch ? tern_prefetch_run(thread, request) :
-					 tern_fault_run(thread, request);
+		ok = request->serve(thread, request);
 		kfree(request);
 		if (!ok)
 			tern_pager_exit(thread);
@@ -327,6 +326,21 @@ void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn)
 		mutex_unlock(&dev->fault_lock);
 		kfree(request);
 	}
+}
+
+/* Ends a fault. The QP may have left its state or be gone. */
+void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
+		       u8 result)
+{
+	struct tern_cmd_resume_qp cmd = {
+		.qpn = fault->qpn,
+		.token = fault->token,
+		.side = fault->side,
+		.result = result,
+	};
+
+	tern_cmd_exec(dev->core, TERN_CMD_RESUME_QP, &cmd, sizeof(cmd), NULL,
+		      0);
 }
 
 /*
