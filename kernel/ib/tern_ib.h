@@ -489,6 +489,7 @@ static inline bool tern_has_odp(const struct tern_ib_dev *dev)
 }
 
 /* tern_ib_cmd.c */
+u32 tern_mr_access(int access);
 int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		       size_t len, u32 *id, u32 *generation);
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
@@ -629,7 +630,6 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);
 
 /* tern_ib_mr.c */
-u32 tern_mr_access(int access);
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,

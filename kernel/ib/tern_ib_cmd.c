@@ -1,9 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Commands on a single object, and what becomes of its memory if they fail. */
+/*
+ * Commands on a single object, and what becomes of its memory if they fail; access
+ * rights in commands.
+ */
 
 #include <kunit/visibility.h>
 
 #include "tern_ib.h"
+
+/* Translates IB_ACCESS_* of a region to TERN_ACCESS_*. Drops hints. */
+u32 tern_mr_access(int access)
+{
+	u32 result = 0;
+
+	if (access & IB_ACCESS_LOCAL_WRITE)
+		result |= TERN_ACCESS_LOCAL_WRITE;
+	if (access & IB_ACCESS_REMOTE_WRITE)
+		result |= TERN_ACCESS_REMOTE_WRITE;
+	if (access & IB_ACCESS_REMOTE_READ)
+		result |= TERN_ACCESS_REMOTE_READ;
+	if (access & IB_ACCESS_REMOTE_ATOMIC)
+		result |= TERN_ACCESS_REMOTE_ATOMIC;
+	if (access & IB_ACCESS_MW_BIND)
+		result |= TERN_ACCESS_MW_BIND;
+	if (access & IB_ZERO_BASED)
+		result |= TERN_ACCESS_ZERO_BASED;
+	if (access & IB_ACCESS_FLUSH_GLOBAL)
+		result |= TERN_ACCESS_FLUSH_GLOBAL;
+
+	return result;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
 
 /**
  * tern_ib_create() - create an object in the device

@@ -41,6 +41,7 @@ bool tern_dm_rsp_ok(const struct tern_core *core,
 		    const struct tern_rsp_alloc_dm *rsp, u64 length);
 #if IS_ENABLED(CONFIG_KUNIT)
 u32 tern_user_cq_flags(const struct tern_ib_dev *dev);
+void tern_fill_raw(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
 #endif
 
 #endif /* TERN_IB_LIMITS_H */

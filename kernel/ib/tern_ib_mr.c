@@ -32,30 +32,6 @@ struct tern_mr_span {
 	u64 offset;
 };
 
-/* Translates IB_ACCESS_* of a region to TERN_ACCESS_*. Drops hints. */
-u32 tern_mr_access(int access)
-{
-	u32 result = 0;
-
-	if (access & IB_ACCESS_LOCAL_WRITE)
-		result |= TERN_ACCESS_LOCAL_WRITE;
-	if (access & IB_ACCESS_REMOTE_WRITE)
-		result |= TERN_ACCESS_REMOTE_WRITE;
-	if (access & IB_ACCESS_REMOTE_READ)
-		result |= TERN_ACCESS_REMOTE_READ;
-	if (access & IB_ACCESS_REMOTE_ATOMIC)
-		result |= TERN_ACCESS_REMOTE_ATOMIC;
-	if (access & IB_ACCESS_MW_BIND)
-		result |= TERN_ACCESS_MW_BIND;
-	if (access & IB_ZERO_BASED)
-		result |= TERN_ACCESS_ZERO_BASED;
-	if (access & IB_ACCESS_FLUSH_GLOBAL)
-		result |= TERN_ACCESS_FLUSH_GLOBAL;
-
-	return result;
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
-
 /* Describes pinned memory. Releases it on failure. */
 static int tern_mr_fill_span(struct tern_ib_dev *dev, struct tern_mr_span *span,
 			     struct ib_umem *umem, u64 virt, int access)

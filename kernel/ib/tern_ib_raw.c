@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Raw packet QPs: capabilities and creation flags, and RSS QPs, which spread
- * Ethernet frames over work queues.
+ * Raw packet QPs: creation flags, and RSS QPs, which spread Ethernet frames over
+ * work queues.
  */
 
 #include <kunit/visibility.h>
@@ -13,36 +13,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
-#include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
-
-/* Device attributes of raw packet QPs, work queues and flows. */
-void tern_fill_raw(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-
-	if (tern_has_cap(dev, TERN_CAP_RAW_QP))
-		attr->max_raw_ethy_qp = tern_limit(caps->max_qp);
-
-	if (tern_has_caps(dev, TERN_CAPS_RAW_OFFLOAD)) {
-		attr->raw_packet_caps = IB_RAW_PACKET_CAP_CVLAN_STRIPPING |
-					IB_RAW_PACKET_CAP_SCATTER_FCS |
-					IB_RAW_PACKET_CAP_IP_CSUM;
-		attr->device_cap_flags |= IB_DEVICE_RAW_IP_CSUM |
-					  IB_DEVICE_RAW_SCATTER_FCS;
-	}
-
-	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING)) {
-		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
-		attr->max_wq_type_rq = tern_limit(caps->max_qp);
-		attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
-		attr->rss_caps.max_rwq_indirection_tables =
-			tern_limit(caps->max_rss);
-		attr->rss_caps.max_rwq_indirection_table_size =
-			TERN_RSS_ENTRIES;
-	}
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_fill_raw);
 
 /* IB_QP_CREATE_* that a QP of the type may have. */
 u32 tern_qp_create_flags(const struct tern_ib_dev *dev, enum ib_qp_type type)

@@ -6,7 +6,6 @@
 #include "tern_ib.h"
 
 /* tern_ib_raw.c */
-void tern_fill_raw(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
 u32 tern_qp_create_flags(const struct tern_ib_dev *dev, enum ib_qp_type type);
 u8 tern_qp_create_flags_to_dev(u32 create_flags);
 int tern_create_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp,

@@ -7,6 +7,7 @@
 #include <linux/module.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
