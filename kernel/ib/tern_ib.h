@@ -26,7 +26,7 @@
 #include "tern_admin.h"
 #include "tern_eth.h"
 #include "tern_core.h"
-#include "tern_ib_kern.h"
+#include "tern_ib_kqueue.h"
 
 #define TERN_IB_PORT		1
 
@@ -499,7 +499,7 @@ int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 		  size_t out_len);
 void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err);
 
-/* tern_ib_mem.c */
+/* tern_ib_page_list.c */
 
 /**
  * struct tern_chunk - 4096 bytes of a page list
@@ -585,7 +585,7 @@ void tern_clock_get(struct tern_ib_dev *dev);
 void tern_clock_put(struct tern_ib_dev *dev);
 
 /* </not exported> */
-/* tern_ib_ctx.c */
+/* tern_ib_ucontext.c */
 int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
@@ -804,7 +804,7 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 			bool enable);
 
-/* tern_ib_res.c */
+/* tern_ib_restrack.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);

@@ -11,7 +11,7 @@
 #include <linux/string.h>
 
 #include "tern_ib.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 VISIBLE_IF_KUNIT enum ib_wc_status tern_wc_status(u8 status)
 {

@@ -6,7 +6,7 @@
 #include <linux/string.h>
 
 #include "tern_ib.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 /* Translates the opcode of a work request to TERN_WR_*. */
 VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)

@@ -9,7 +9,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 /**
  * tern_srq_event() - report an asynchronous event of an SRQ to its owner

@@ -7,7 +7,7 @@
 #include <linux/scatterlist.h>
 
 #include "tern_ib.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 

@@ -10,8 +10,8 @@
 # Results: 166
 # Proves: Lane debug: KUnit tests of every pure function of the drivers. Rings, phases, tags, status
 #   codes and vectors (tern_util); the receive filter (tern_filter); work requests, queue sizes and
-#   completions (tern_ib_util); the memory of kernel queues, of every maximum, of all proportions,
-#   and without memory (tern_ib_mem); limits, capabilities, and checks of the arguments of CQs, SRQs
+#   completions (tern_ib_ring); the memory of kernel queues, of every maximum, of all proportions,
+#   and without memory (tern_ib_kbuf); limits, capabilities, and checks of the arguments of CQs, SRQs
 #   and QPs (tern_ib_limits, tern_ib_qp); access flags, address vectors, page lists and send WQEs
 #   (tern_ib). They need no device. The admin queue (tern_aq) runs against a device made of memory:
 #   answers in any order, late, twice, to nobody's request, without an interrupt, or none at all. So

@@ -7,7 +7,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
@@ -413,7 +413,7 @@ static struct kunit_case tern_ib_util_cases[] = {
 };
 
 static struct kunit_suite tern_ib_util_suite = {
-	.name = "tern_ib_util",
+	.name = "tern_ib_ring",
 	.test_cases = tern_ib_util_cases,
 };
 

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * Kernel queues: the memory that they share with the device, and their state in
- * the driver. Part of tern_ib.h.
- */
-#ifndef TERN_IB_KERN_H
-#define TERN_IB_KERN_H
+/* Kernel queues: their state in the driver. Part of tern_ib.h. */
+#ifndef TERN_IB_KQUEUE_H
+#define TERN_IB_KQUEUE_H
 
-#include <linux/mm.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
@@ -16,20 +12,11 @@
 
 #include "tern_io.h"
 #include "tern_admin.h"
+#include "tern_ib_kbuf.h"
 
 struct tern_cq;
 struct tern_ib_dev;
 struct tern_qp;
-
-/**
- * struct tern_kpage - page of coherent memory
- * @cpu: virtual address, NULL if there is no page
- * @dma: DMA address
- */
-struct tern_kpage {
-	void *cpu;
-	dma_addr_t dma;
-};
 
 /**
  * struct tern_posted - the driver's data of a posted request
@@ -50,25 +37,6 @@ struct tern_posted {
 
 /* Larger than the number of entries of any SRQ. */
 #define TERN_POSTED		U32_MAX
-
-/**
- * struct tern_kbuf - memory of a kernel queue: the ring, followed by the
- * doorbell record
- * @pages: the pages, which need not be adjacent; NULL if there are none
- * @num_pages: number of @pages
- * @ring_pages: number of pages that hold entries of the ring: the first ones
- * @record: the record, in the last page
- * @record_dma: DMA address of the record
- * @posted: the requests of the queues, NULL for a CQ; not shared with the device
- */
-struct tern_kbuf {
-	struct tern_kpage *pages;
-	unsigned int num_pages;
-	unsigned int ring_pages;
-	void *record;
-	dma_addr_t record_dma;
-	struct tern_posted *posted;
-};
 
 /**
  * struct tern_wq - send or receive queue of a kernel QP
@@ -138,22 +106,7 @@ struct tern_kcq {
 	bool drained;
 };
 
-/* tern_ib_mem.c */
-int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page);
-void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page);
-void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err);
-int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    u64 ring_size, size_t record_size);
-void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
-void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
-#if IS_ENABLED(CONFIG_KUNIT)
-void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
-			  dma_addr_t *dma);
-void tern_coherent_free(struct tern_ib_dev *dev, size_t size, void *cpu,
-			dma_addr_t dma);
-#endif
-
-/* tern_ib_kern.c */
+/* tern_ib_kqueue.c */
 int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 		  struct tern_cmd_create_cq *cmd);
 int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
@@ -182,12 +135,6 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		   unsigned int *sg_offset);
 
-/* Address of an entry that does not cross a page, at an offset in bytes. */
-static inline void *tern_kpage_at(const struct tern_kpage *pages, size_t offset)
-{
-	return pages[offset >> PAGE_SHIFT].cpu + offset_in_page(offset);
-}
-
 /* Only kernel queues have memory of the driver. */
 static inline bool tern_kcq_used(const struct tern_kcq *kcq)
 {
@@ -199,4 +146,4 @@ static inline bool tern_kqp_used(const struct tern_kqp *kqp)
 	return kqp->record;
 }
 
-#endif /* TERN_IB_KERN_H */
+#endif /* TERN_IB_KQUEUE_H */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Slots of kernel queues: sizes, and receive WQEs. */
-#ifndef TERN_IB_UTIL_H
-#define TERN_IB_UTIL_H
+#ifndef TERN_IB_RING_H
+#define TERN_IB_RING_H
 
 #include <linux/log2.h>
 #include <linux/minmax.h>
 
 #include <rdma/ib_verbs.h>
 
-#include "tern_ib_kern.h"
+#include "tern_ib_kqueue.h"
 #include "tern_util.h"
 
 struct tern_ib_dev;
@@ -98,7 +98,7 @@ static inline u8 tern_queue_log_size(u32 num, u8 min)
 }
 
 #if IS_ENABLED(CONFIG_KUNIT)
-/* tern_ib_kern.c */
+/* tern_ib_kqueue.c */
 size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge, u32 max_inline);
 u8 tern_recv_stride(u32 max_sge);
 
@@ -127,4 +127,4 @@ void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode, u64 wr_id,
 		   struct ib_wc *wc);
 #endif
 
-#endif /* TERN_IB_UTIL_H */
+#endif /* TERN_IB_RING_H */

@@ -6,7 +6,7 @@
 #include <linux/minmax.h>
 
 #include "tern_ib.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 /* A slot that is aligned to its size does not cross a page. */
 static_assert(BIT(TERN_SQ_STRIDE_MAX) <= PAGE_SIZE);

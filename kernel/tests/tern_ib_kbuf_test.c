@@ -9,7 +9,7 @@
 #include <linux/sizes.h>
 
 #include "tern_ib.h"
-#include "tern_ib_util.h"
+#include "tern_ib_ring.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
@@ -374,7 +374,7 @@ static struct kunit_case tern_ib_mem_cases[] = {
 };
 
 static struct kunit_suite tern_ib_mem_suite = {
-	.name = "tern_ib_mem",
+	.name = "tern_ib_kbuf",
 	.init = tern_mem_test_init,
 	.test_cases = tern_ib_mem_cases,
 };
