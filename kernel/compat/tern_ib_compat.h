@@ -159,7 +159,15 @@ static inline int tern_resize_user_cq(struct ib_cq *ibcq, int cqe,
  * the driver's function, the bare name is the operation.
  */
 #ifndef TERN_HAVE_DMAH
-struct ib_dmah;
+enum {
+	IB_DMAH_CPU_ID_EXISTS,
+	IB_DMAH_MEM_TYPE_EXISTS,
+	IB_DMAH_PH_EXISTS,
+};
+
+struct ib_dmah {
+	u8 valid_fields;
+};
 
 struct ib_mr *tern_reg_user_mr_dmah(struct ib_pd *ibpd, u64 start, u64 length,
 				    u64 virt, int access, struct ib_dmah *dmah,

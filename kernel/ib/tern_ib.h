@@ -376,6 +376,12 @@ struct tern_qp {
 	/* </not exported> */
 };
 
+/* <not exported> */
+struct tern_dmah {
+	struct ib_dmah ibdmah;
+};
+
+/* </not exported> */
 /* A counter of flows. */
 struct tern_counters {
 	struct ib_counters ibcounters;
@@ -594,6 +600,10 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_ctx_defs[];
+/* <not exported> */
+int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
+int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
+/* </not exported> */
 
 /* tern_ib_mmap.c */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
@@ -620,15 +630,6 @@ extern const struct uapi_definition tern_dm_defs[];
 /* tern_ib_qp_counters.c */
 extern const struct ib_device_ops tern_qp_counter_ops;
 
-/* <not exported> */
-/* tern_ib_dmah.c */
-extern const struct ib_device_ops tern_dmah_ops;
-
-/* </not exported> */
-/* tern_ib_mw.c */
-int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
-int tern_dealloc_mw(struct ib_mw *ibmw);
-
 /* tern_ib_mr.c */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
@@ -645,6 +646,8 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
+int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int tern_dealloc_mw(struct ib_mw *ibmw);
 
 /* tern_ib_odp.c, tern_ib_dmabuf.c, tern_ib_fault.c, tern_ib_pager.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
@@ -739,6 +742,8 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr);
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		   enum ib_event_type event);
+int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
 /* tern_ib_wq.c */
 struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
@@ -756,8 +761,6 @@ void tern_wq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation);
 struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 				 struct ib_udata *udata);
 int tern_destroy_flow(struct ib_flow *ibflow);
-
-/* tern_ib_flow_counters.c */
 int tern_create_counters(struct ib_counters *ibcounters,
 			 struct uverbs_attr_bundle *attrs);
 int tern_destroy_counters(struct ib_counters *ibcounters);
@@ -778,14 +781,8 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event);
 bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
 			  struct tern_posted *posted);
-
-/* tern_ib_xrc.c */
 int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
-
-/* tern_ib_mcast.c */
-int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
-int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
 /* tern_ib_ah.c */
 int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,

@@ -18,12 +18,18 @@ static const struct ib_device_ops tern_dev_ops = {
 	.uverbs_robust_udata = 1,
 
 	.add_gid = tern_add_gid,
+	/* <not exported> */
+	.alloc_dmah = tern_alloc_dmah,
+	/* </not exported> */
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
 	.create_cq = tern_create_cq,
 	.create_qp = tern_create_qp,
 	.create_user_cq = tern_create_user_cq,
+	/* <not exported> */
+	.dealloc_dmah = tern_dealloc_dmah,
+	/* </not exported> */
 	.dealloc_pd = tern_dealloc_pd,
 	.dealloc_ucontext = tern_dealloc_ucontext,
 	.del_gid = tern_del_gid,
@@ -61,6 +67,9 @@ static const struct ib_device_ops tern_dev_ops = {
 	.req_notify_cq = tern_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
+	/* <not exported> */
+	INIT_RDMA_OBJ_SIZE(ib_dmah, tern_dmah, ibdmah),
+	/* </not exported> */
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
@@ -180,9 +189,6 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	unsigned int i;
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
-	/* <not exported> */
-	ib_set_device_ops(&dev->ibdev, &tern_dmah_ops);
-	/* </not exported> */
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);

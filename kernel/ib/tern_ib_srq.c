@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Shared receive queues of user space and of the kernel. */
+/* Shared receive queues of user space and of the kernel, and XRC domains. */
 
 #include <kunit/visibility.h>
 #include <linux/log2.h>
@@ -611,3 +611,37 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	return err;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_post_srq_recv);
+
+/*
+ * ---- XRC domains ----
+ *
+ * XRC SRQs and XRC target QPs of several processes share them.
+ */
+
+/**
+ * tern_alloc_xrcd() - allocate an XRC domain
+ * @ibxrcd: the domain
+ * @udata: user request without driver data, NULL for kernel users
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibxrcd->device);
+	int err;
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return err;
+
+	return tern_ib_create(dev, TERN_CMD_ALLOC_XRCD, NULL, 0,
+			      &to_txrcd(ibxrcd)->xrcdn);
+}
+
+int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	/* If a live device refuses, it keeps the domain until its next reset. */
+	tern_ib_destroy(to_tdev(ibxrcd->device), TERN_CMD_FREE_XRCD,
+			to_txrcd(ibxrcd)->xrcdn);
+	return 0;
+}

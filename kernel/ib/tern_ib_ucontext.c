@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* User contexts and protection domains. */
+/* User contexts, and small objects of one: protection domains, DMA handles. */
 
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
@@ -196,6 +196,41 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
+/* <not exported> */
+/*
+ * DMA handles: processing hints for the accesses to a region. No root complex
+ * could steer the device's accesses: the hints are checked and have no effect.
+ */
+
+/**
+ * tern_alloc_dmah() - check the hints of a DMA handle
+ * @ibdmah: the handle; ib_core has checked the range of each field
+ * @attrs: unused
+ *
+ * Return: 0, or -EINVAL unless there is a processing hint, and a processor
+ * together with its type of memory or neither.
+ */
+int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
+{
+	const u8 target = BIT(IB_DMAH_CPU_ID_EXISTS) |
+			  BIT(IB_DMAH_MEM_TYPE_EXISTS);
+	u8 fields = ibdmah->valid_fields;
+
+	if (!(fields & BIT(IB_DMAH_PH_EXISTS)))
+		return -EINVAL;
+
+	if ((fields & target) && (fields & target) != target)
+		return -EINVAL;
+
+	return 0;
+}
+
+int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
+/* </not exported> */
 /**
  * tern_alloc_pd() - allocate a protection domain
  * @ibpd: the PD
