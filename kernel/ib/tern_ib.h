@@ -142,7 +142,7 @@ struct tern_ib_dev {
 	struct tern_clock clock;
 	/* </not exported> */
 	struct xarray odps;
-	struct tern_fault_eq *fault_eq;
+	struct tern_eq *fault_eq;
 	struct work_struct fault_work;
 	struct workqueue_struct *fault_wq;
 	struct mutex fault_lock;	/* see above */

@@ -413,7 +413,7 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
  */
 int tern_faults_init(struct tern_ib_dev *dev)
 {
-	struct tern_fault_eq *eq;
+	struct tern_eq *eq;
 
 	xa_init(&dev->odps);
 	xa_init(&dev->queued_faults);
@@ -448,7 +448,7 @@ void tern_faults_free(struct tern_ib_dev *dev)
 
 	/* The interrupt may still occur, but the work does not run again. */
 	disable_work_sync(&dev->fault_work);
-	tern_fault_eq_destroy(dev->fault_eq);
+	tern_eq_destroy(dev->fault_eq);
 	destroy_workqueue(dev->fault_wq);
 	WARN_ON(!xa_empty(&dev->odps));
 	WARN_ON(!xa_empty(&dev->queued_faults));

@@ -16,7 +16,6 @@
 struct tern_eq;
 struct tern_eqe;
 struct tern_fault;
-struct tern_fault_eq;
 
 #define TERN_AUX_RDMA_NAME	"rdma"
 
@@ -91,15 +90,13 @@ u32 tern_eq_number(const struct tern_eq *eq);
 /*
  * The event queue for page faults. @notify is called in hard interrupt context
  * when there are faults, which one thread takes with tern_fault_eq_next() until
- * that returns false, followed by tern_fault_eq_done(). @notify does not run
- * after tern_fault_eq_destroy() returned.
+ * that returns false, followed by tern_fault_eq_done(). tern_eq_destroy() destroys
+ * it, once nobody takes faults.
  */
-struct tern_fault_eq *tern_fault_eq_create(struct tern_core *core,
-					   void (*notify)(void *context),
-					   void *context);
-void tern_fault_eq_destroy(struct tern_fault_eq *eq);
-bool tern_fault_eq_next(struct tern_fault_eq *eq, struct tern_fault *fault);
-void tern_fault_eq_done(struct tern_fault_eq *eq);
+struct tern_eq *tern_fault_eq_create(struct tern_core *core,
+				     void (*notify)(void *context), void *context);
+bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault);
+void tern_fault_eq_done(struct tern_eq *eq);
 
 /*
  * Asynchronous events. The action is one of TERN_EV_* or TERN_CORE_EV_DEAD, the

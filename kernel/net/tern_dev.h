@@ -113,13 +113,17 @@ struct tern_aq {
 struct tern_eq {
 	struct tern_dev *tdev;
 	struct tern_buf buf;
-	struct tern_eqe *ring;
+	const void *ring;
 	struct tern_eq_record *record;
 	u32 ci;
 	u32 id;
+	u8 entry_size;		/* in bytes */
 	u8 log_size;
 	unsigned int vector;
-	tern_eq_handler_t handler;
+	union {
+		tern_eq_handler_t handler;	/* of a completion queue */
+		void (*notify)(void *context);	/* of the queue of page faults */
+	};
 	void *context;
 };
 
@@ -242,7 +246,8 @@ void tern_debugfs_add(struct tern_dev *tdev);
 void tern_debugfs_remove(struct tern_dev *tdev);
 
 /* tern_eq.c */
-int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, u8 log_size);
+int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_size,
+		      u8 log_size);
 int tern_eq_cmd_create(struct tern_eq *eq, u8 kind);
 bool tern_eq_pending(const struct tern_eq *eq);
 bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe);

@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Event queues and their completion interrupts. */
+/* Event queues, of completions, asynchronous events and page faults, and their interrupts. */
 
 #include <linux/slab.h>
+#include <linux/stddef.h>
+#include <linux/string.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* Allocates the memory of an empty queue. */
-int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, u8 log_size)
+/* Faults that do not fit wait in the device. */
+#define TERN_FAULT_EQ_LOG_SIZE	8
+
+/* An entry of each kind ends with its phase. */
+static_assert(offsetofend(struct tern_eqe, phase) == sizeof(struct tern_eqe));
+static_assert(offsetofend(struct tern_fault, phase) == sizeof(struct tern_fault));
+
+/* Allocates the memory of an empty queue with entries of @entry_size bytes. */
+int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_size,
+		      u8 log_size)
 {
 	int err;
 
-	err = tern_buf_alloc(tdev, &eq->buf, sizeof(*eq->ring), log_size);
+	err = tern_buf_alloc(tdev, &eq->buf, entry_size, log_size);
 	if (err)
 		return err;
 	eq->tdev = tdev;
 	eq->ring = eq->buf.va;
 	eq->record = eq->buf.va + eq->buf.record_offset;
+	eq->entry_size = entry_size;
 	eq->log_size = log_size;
 	eq->ci = 0;
 	return 0;
@@ -37,28 +48,42 @@ int tern_eq_cmd_create(struct tern_eq *eq, u8 kind)
 			       &eq->id);
 }
 
+static const void *tern_eq_entry(const struct tern_eq *eq, u32 index)
+{
+	return eq->ring + tern_ring_slot(index, eq->log_size) * eq->entry_size;
+}
+
 /* Whether the device has written the next entry. */
 bool tern_eq_pending(const struct tern_eq *eq)
 {
 	u32 ci = READ_ONCE(eq->ci);
-	__le32 phase = READ_ONCE(eq->ring[tern_ring_slot(ci, eq->log_size)].phase);
+	const __le32 *phase = tern_eq_entry(eq, ci) + eq->entry_size - sizeof(*phase);
 
-	return tern_phase_valid(le32_to_cpu(phase), ci, eq->log_size);
+	return tern_phase_valid(le32_to_cpu(READ_ONCE(*phase)), ci, eq->log_size);
 }
 
-/* Copies the next entry, if any, and returns its slot to the device. */
-bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
+/*
+ * Copies the next entry, if any, and returns its slot to the device. Inline, so that
+ * the size, that of the queue's entries, is a constant.
+ */
+static __always_inline bool tern_eq_take(struct tern_eq *eq, void *entry, size_t size)
 {
 	if (!tern_eq_pending(eq))
 		return false;
 	/* The rest of the entry was written before its phase. */
 	dma_rmb();
-	*eqe = eq->ring[tern_ring_slot(eq->ci, eq->log_size)];
+	memcpy(entry, tern_eq_entry(eq, eq->ci), size);
 	/* Finish the copy before the device learns that the slot is free. */
 	dma_mb();
 	WRITE_ONCE(eq->ci, eq->ci + 1);
 	WRITE_ONCE(eq->record->ci, cpu_to_le32(eq->ci));
 	return true;
+}
+
+/* Takes an event, if there is one. */
+bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
+{
+	return tern_eq_take(eq, eqe, sizeof(*eqe));
 }
 
 static irqreturn_t tern_comp_irq(int irq, void *data)
@@ -73,45 +98,79 @@ static irqreturn_t tern_comp_irq(int irq, void *data)
 	return IRQ_RETVAL(n);
 }
 
-/* Like tern_eq_create(), for an MSI-X vector. */
-struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
-				  unsigned int nent, tern_eq_handler_t handler,
-				  void *context)
+static irqreturn_t tern_fault_irq(int irq, void *data)
 {
-	struct pci_dev *pdev = tdev->core.pdev;
+	struct tern_eq *eq = data;
+
+	if (!tern_eq_pending(eq))
+		return IRQ_NONE;
+	eq->notify(eq->context);
+	return IRQ_HANDLED;
+}
+
+static struct tern_eq *tern_eq_alloc(struct tern_dev *tdev, unsigned int vector,
+				     size_t entry_size, u8 log_size)
+{
 	struct tern_eq *eq;
 	int err;
-
-	if (nent > TERN_EQ_MAX_ENTRIES)
-		return ERR_PTR(-EINVAL);
 
 	eq = kzalloc_obj(*eq);
 	if (!eq)
 		return ERR_PTR(-ENOMEM);
+	err = tern_eq_alloc_buf(tdev, eq, entry_size, log_size);
+	if (err) {
+		kfree(eq);
+		return ERR_PTR(err);
+	}
+	eq->vector = vector;
+	return eq;
+}
 
-	err = tern_eq_alloc_buf(tdev, eq, tern_eq_log_size(nent));
+static void tern_eq_free(struct tern_eq *eq)
+{
+	tern_buf_free(eq->tdev, &eq->buf);
+	kfree(eq);
+}
+
+/* Requests the interrupt of a queue of @kind and creates the queue, or frees it. */
+static struct tern_eq *tern_eq_start(struct tern_eq *eq, u8 kind, irq_handler_t handler,
+				     const char *name)
+{
+	struct pci_dev *pdev = eq->tdev->core.pdev;
+	int err;
+
+	/* Queues share vectors, each with its own dev_id. */
+	err = pci_request_irq(pdev, eq->vector, handler, NULL, eq, "tern-%s%u@pci:%s",
+			      name, eq->vector, pci_name(pdev));
 	if (err)
 		goto free_eq;
-	eq->vector = vector;
-	eq->handler = handler;
-	eq->context = context;
-	/* Queues share vectors, each with its own dev_id. */
-	err = pci_request_irq(pdev, vector, tern_comp_irq, NULL, eq,
-			      "tern-comp%u@pci:%s", vector, pci_name(pdev));
-	if (err)
-		goto free_buf;
-	err = tern_eq_cmd_create(eq, TERN_EQ_COMPLETION);
+	err = tern_eq_cmd_create(eq, kind);
 	if (err)
 		goto free_irq;
 	return eq;
 
 free_irq:
-	pci_free_irq(pdev, vector, eq);
-free_buf:
-	tern_buf_free(tdev, &eq->buf);
+	pci_free_irq(pdev, eq->vector, eq);
 free_eq:
-	kfree(eq);
+	tern_eq_free(eq);
 	return ERR_PTR(err);
+}
+
+/* Like tern_eq_create(), for an MSI-X vector. */
+struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
+				  unsigned int nent, tern_eq_handler_t handler,
+				  void *context)
+{
+	struct tern_eq *eq;
+
+	if (nent > TERN_EQ_MAX_ENTRIES)
+		return ERR_PTR(-EINVAL);
+	eq = tern_eq_alloc(tdev, vector, sizeof(struct tern_eqe), tern_eq_log_size(nent));
+	if (IS_ERR(eq))
+		return eq;
+	eq->handler = handler;
+	eq->context = context;
+	return tern_eq_start(eq, TERN_EQ_COMPLETION, tern_comp_irq, "comp");
 }
 
 /**
@@ -142,19 +201,16 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 EXPORT_SYMBOL_GPL(tern_eq_create);
 
 /**
- * tern_eq_destroy() - destroy a completion event queue
- * @eq: the queue; no completion queue may be mapped to it
+ * tern_eq_destroy() - destroy an event queue
+ * @eq: the queue; no completion queue may be mapped to it, and nobody takes faults
  *
  * Process context. No handler runs after this returned.
  */
 void tern_eq_destroy(struct tern_eq *eq)
 {
-	struct tern_dev *tdev = eq->tdev;
-
-	tern_cmd_destroy(tdev, TERN_CMD_DESTROY_EQ, eq->id);
-	pci_free_irq(tdev->core.pdev, eq->vector, eq);
-	tern_buf_free(tdev, &eq->buf);
-	kfree(eq);
+	tern_cmd_destroy(eq->tdev, TERN_CMD_DESTROY_EQ, eq->id);
+	pci_free_irq(eq->tdev->core.pdev, eq->vector, eq);
+	tern_eq_free(eq);
 }
 EXPORT_SYMBOL_GPL(tern_eq_destroy);
 
@@ -164,3 +220,52 @@ u32 tern_eq_number(const struct tern_eq *eq)
 	return eq->id;
 }
 EXPORT_SYMBOL_GPL(tern_eq_number);
+
+/**
+ * tern_fault_eq_create() - create the event queue for page faults
+ * @core: the PCI function
+ * @notify: called in hard interrupt context when there are faults to take
+ * @context: passed to @notify
+ *
+ * Context: Process context.
+ *
+ * Return: the queue, or an error pointer: -ENOMEM, or the error of
+ * tern_cmd_exec().
+ */
+struct tern_eq *tern_fault_eq_create(struct tern_core *core,
+				     void (*notify)(void *context), void *context)
+{
+	struct tern_dev *tdev = core_to_tdev(core);
+	struct tern_eq *eq;
+
+	eq = tern_eq_alloc(tdev, tern_comp_to_msix(0, tdev->num_vectors),
+			   sizeof(struct tern_fault), TERN_FAULT_EQ_LOG_SIZE);
+	if (IS_ERR(eq))
+		return eq;
+	eq->notify = notify;
+	eq->context = context;
+	return tern_eq_start(eq, TERN_EQ_FAULT, tern_fault_irq, "fault");
+}
+EXPORT_SYMBOL_GPL(tern_fault_eq_create);
+
+/**
+ * tern_fault_eq_next() - take a fault
+ * @eq: the queue; one thread at a time takes faults from it
+ * @fault: output, a copy
+ *
+ * Return: whether there was one. After the last one, the caller calls
+ * tern_fault_eq_done().
+ */
+bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault)
+{
+	return tern_eq_take(eq, fault, sizeof(*fault));
+}
+EXPORT_SYMBOL_GPL(tern_fault_eq_next);
+
+/* Notifies the device that there is space for faults that did not fit. */
+void tern_fault_eq_done(struct tern_eq *eq)
+{
+	if (!tern_dev_dead(eq->tdev))
+		tern_ring(&eq->tdev->core, TERN_DB_CMD_EQ_CI, eq->id);
+}
+EXPORT_SYMBOL_GPL(tern_fault_eq_done);

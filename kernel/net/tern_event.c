@@ -32,7 +32,8 @@ irqreturn_t tern_admin_irq(int irq, void *data)
 /* Must run before the interrupt is requested: its handler reads the queue. */
 int tern_async_eq_alloc(struct tern_dev *tdev)
 {
-	return tern_eq_alloc_buf(tdev, &tdev->async_eq, TERN_ASYNC_EQ_LOG_SIZE);
+	return tern_eq_alloc_buf(tdev, &tdev->async_eq, sizeof(struct tern_eqe),
+				 TERN_ASYNC_EQ_LOG_SIZE);
 }
 
 void tern_async_eq_free(struct tern_dev *tdev)
