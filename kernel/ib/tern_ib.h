@@ -68,7 +68,7 @@ static inline void tern_ref_put(struct tern_ref *ref)
 }
 
 /* Drops the object's own reference and waits until no event uses the object. */
-static inline void tern_ref_kill(struct tern_ref *ref)
+static inline void tern_ref_drain(struct tern_ref *ref)
 {
 	tern_ref_put(ref);
 	wait_for_completion(&ref->idle);
@@ -107,7 +107,8 @@ struct tern_clock {
  * @ibdev: the device in ib_core
  * @core: the PCI function, owned by the network driver
  * @event_nb: receives asynchronous events
- * @cqs: CQs by number, for events; locked with interrupts disabled
+ * @cqs: CQs by number, for events: the &struct tern_ref of each; this lock and
+ *	those of the following are taken with interrupts disabled
  * @qps: QPs by number, for events
  * @srqs: SRQs by number, for events
  * @rwqs: work queues by number, for events
@@ -493,6 +494,11 @@ static inline bool tern_has_odp(const struct tern_ib_dev *dev)
 	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
 	       tern_has_cap(dev, TERN_CAP_ODP);
 }
+
+/* tern_ib_ref.c */
+int tern_ref_publish(struct xarray *objects, u32 id, struct tern_ref *ref);
+void tern_ref_unpublish(struct xarray *objects, u32 id, struct tern_ref *ref);
+struct tern_ref *tern_ref_lookup(struct xarray *objects, u32 id, u32 generation);
 
 /* tern_ib_cmd.c */
 u32 tern_mr_access(int access);

@@ -20,18 +20,9 @@
 static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn,
 				   u32 generation)
 {
-	unsigned long flags;
-	struct tern_cq *cq;
+	struct tern_ref *ref = tern_ref_lookup(&dev->cqs, cqn, generation);
 
-	xa_lock_irqsave(&dev->cqs, flags);
-	cq = xa_load(&dev->cqs, cqn);
-	if (cq && cq->ref.generation != generation)
-		cq = NULL;
-	if (cq)
-		tern_ref_get(&cq->ref);
-	xa_unlock_irqrestore(&dev->cqs, flags);
-
-	return cq;
+	return ref ? container_of(ref, struct tern_cq, ref) : NULL;
 }
 
 /* Hard interrupt context. Events of destroyed CQs are ignored. */
@@ -203,14 +194,12 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 static int tern_cq_publish(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
 	mutex_init(&cq->resize_lock);
-	tern_ref_init(&cq->ref);
-	return xa_insert_irq(&dev->cqs, cq->cqn, cq, GFP_KERNEL);
+	return tern_ref_publish(&dev->cqs, cq->cqn, &cq->ref);
 }
 
 static void tern_cq_unpublish(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
-	xa_erase_irq(&dev->cqs, cq->cqn);
-	tern_ref_kill(&cq->ref);
+	tern_ref_unpublish(&dev->cqs, cq->cqn, &cq->ref);
 }
 
 /**

@@ -5,7 +5,6 @@
  */
 
 #include <linux/auxiliary_bus.h>
-#include <linux/lockdep.h>
 #include <linux/module.h>
 
 #include "tern_ib.h"
@@ -306,9 +305,6 @@ static int tern_ib_register(struct tern_ib_dev *dev)
 	return ib_register_device(ibdev, "tern%d", &core->pdev->dev);
 }
 
-/* xa_init() gives all arrays initialized in one file the same lock class. */
-static struct lock_class_key tern_cqs_class;
-
 static int tern_ib_probe(struct auxiliary_device *adev,
 			 const struct auxiliary_device_id *id)
 {
@@ -323,11 +319,9 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	dev->event_nb.notifier_call = tern_ib_event;
 	INIT_WORK(&dev->flush_work, tern_flush_work);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
-	/* Unlike the others, this lock is taken in interrupt context. */
-	lockdep_set_class(&dev->cqs.xa_lock, &tern_cqs_class);
-	xa_init(&dev->qps);
-	xa_init(&dev->srqs);
-	xa_init(&dev->rwqs);
+	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->rwqs, XA_FLAGS_LOCK_IRQ);
 
 	err = tern_dm_export_init(dev);
 	if (err)

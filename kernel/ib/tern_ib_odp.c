@@ -435,7 +435,7 @@ static void tern_odp_forget(struct tern_odp *odp, int err)
 
 	/* The device may already have given its index to another region. */
 	xa_cmpxchg(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp, NULL, 0);
-	tern_ref_kill(&odp->ref);
+	tern_ref_drain(&odp->ref);
 }
 
 /**
@@ -534,7 +534,7 @@ static void tern_odp_release_parts(struct tern_odp *odp)
 		mutex_unlock(&part->umem->umem_mutex);
 		tern_odp_part_put(part);
 	}
-	tern_ref_kill(&odp->parts_ref);
+	tern_ref_drain(&odp->parts_ref);
 	xa_destroy(&odp->parts);
 }
 

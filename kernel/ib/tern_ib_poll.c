@@ -534,15 +534,15 @@ void tern_kcq_lose(struct tern_cq *cq)
 /* Returns the next CQ with a number of at least @cqn, with a reference. */
 static struct tern_cq *tern_cq_find(struct tern_ib_dev *dev, unsigned long *cqn)
 {
-	struct tern_cq *cq;
+	struct tern_ref *ref;
 
 	xa_lock_irq(&dev->cqs);
-	cq = xa_find(&dev->cqs, cqn, ULONG_MAX, XA_PRESENT);
-	if (cq)
-		tern_ref_get(&cq->ref);
+	ref = xa_find(&dev->cqs, cqn, ULONG_MAX, XA_PRESENT);
+	if (ref)
+		tern_ref_get(ref);
 	xa_unlock_irq(&dev->cqs);
 
-	return cq;
+	return ref ? container_of(ref, struct tern_cq, ref) : NULL;
 }
 
 /**

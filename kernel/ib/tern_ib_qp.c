@@ -51,22 +51,18 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		.device = &dev->ibdev,
 		.event = event,
 	};
+	struct tern_ref *ref;
 	struct tern_qp *qp;
 
-	xa_lock(&dev->qps);
-	qp = xa_load(&dev->qps, qpn);
-	if (qp && qp->ref.generation != generation)
-		qp = NULL;
-	if (qp)
-		tern_ref_get(&qp->ref);
-	xa_unlock(&dev->qps);
-	if (!qp)
+	ref = tern_ref_lookup(&dev->qps, qpn, generation);
+	if (!ref)
 		return;
 
+	qp = container_of(ref, struct tern_qp, ref);
 	ibevent.element.qp = &qp->ibqp;
 	if (qp->ibqp.event_handler)
 		qp->ibqp.event_handler(&ibevent, qp->ibqp.qp_context);
-	tern_ref_put(&qp->ref);
+	tern_ref_put(ref);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_event);
 
@@ -203,14 +199,12 @@ static int tern_qp_publish(struct tern_ib_dev *dev, struct tern_qp *qp,
 	qp->sq_sig_type = attr->sq_sig_type;
 	qp->state = IB_QPS_RESET;
 	mutex_init(&qp->lock);
-	tern_ref_init(&qp->ref);
-	return xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
+	return tern_ref_publish(&dev->qps, qp->ibqp.qp_num, &qp->ref);
 }
 
 static void tern_qp_unpublish(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
-	xa_erase(&dev->qps, qp->ibqp.qp_num);
-	tern_ref_kill(&qp->ref);
+	tern_ref_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->ref);
 }
 
 /*

@@ -25,22 +25,18 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		.device = &dev->ibdev,
 		.event = event,
 	};
+	struct tern_ref *ref;
 	struct tern_srq *srq;
 
-	xa_lock(&dev->srqs);
-	srq = xa_load(&dev->srqs, srqn);
-	if (srq && srq->ref.generation != generation)
-		srq = NULL;
-	if (srq)
-		tern_ref_get(&srq->ref);
-	xa_unlock(&dev->srqs);
-	if (!srq)
+	ref = tern_ref_lookup(&dev->srqs, srqn, generation);
+	if (!ref)
 		return;
 
+	srq = container_of(ref, struct tern_srq, ref);
 	ibevent.element.srq = &srq->ibsrq;
 	if (srq->ibsrq.event_handler)
 		srq->ibsrq.event_handler(&ibevent, srq->ibsrq.srq_context);
-	tern_ref_put(&srq->ref);
+	tern_ref_put(ref);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_event);
 
@@ -107,14 +103,12 @@ static int tern_srq_publish(struct tern_ib_dev *dev, struct tern_srq *srq)
 {
 	mutex_init(&srq->modify_lock);
 	spin_lock_init(&srq->post_lock);
-	tern_ref_init(&srq->ref);
-	return xa_insert(&dev->srqs, srq->srqn, srq, GFP_KERNEL);
+	return tern_ref_publish(&dev->srqs, srq->srqn, &srq->ref);
 }
 
 static void tern_srq_unpublish(struct tern_ib_dev *dev, struct tern_srq *srq)
 {
-	xa_erase(&dev->srqs, srq->srqn);
-	tern_ref_kill(&srq->ref);
+	tern_ref_unpublish(&dev->srqs, srq->srqn, &srq->ref);
 }
 
 /* Pins the ring of operations on tags and describes it to the device. */

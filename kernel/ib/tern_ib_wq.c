@@ -48,22 +48,18 @@ void tern_wq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation)
 		.device = &dev->ibdev,
 		.event = IB_EVENT_WQ_FATAL,
 	};
+	struct tern_ref *ref;
 	struct tern_rwq *wq;
 
-	xa_lock(&dev->rwqs);
-	wq = xa_load(&dev->rwqs, wqn);
-	if (wq && wq->ref.generation != generation)
-		wq = NULL;
-	if (wq)
-		tern_ref_get(&wq->ref);
-	xa_unlock(&dev->rwqs);
-	if (!wq)
+	ref = tern_ref_lookup(&dev->rwqs, wqn, generation);
+	if (!ref)
 		return;
 
+	wq = container_of(ref, struct tern_rwq, ref);
 	ibevent.element.wq = &wq->ibwq;
 	if (wq->ibwq.event_handler)
 		wq->ibwq.event_handler(&ibevent, wq->ibwq.wq_context);
-	tern_ref_put(&wq->ref);
+	tern_ref_put(ref);
 }
 
 /*
@@ -149,8 +145,7 @@ static void tern_wq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 
 static void tern_wq_unpublish(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
-	xa_erase(&dev->rwqs, wq->ibwq.wq_num);
-	tern_ref_kill(&wq->ref);
+	tern_ref_unpublish(&dev->rwqs, wq->ibwq.wq_num, &wq->ref);
 }
 
 /* Makes a WQ that exists in the device visible to events. */
@@ -162,8 +157,7 @@ static int tern_wq_publish(struct tern_ib_dev *dev, struct tern_rwq *wq,
 	wq->ibwq.wq_context = attr->wq_context;
 	wq->ibwq.event_handler = attr->event_handler;
 	mutex_init(&wq->lock);
-	tern_ref_init(&wq->ref);
-	return xa_insert(&dev->rwqs, wq->ibwq.wq_num, wq, GFP_KERNEL);
+	return tern_ref_publish(&dev->rwqs, wq->ibwq.wq_num, &wq->ref);
 }
 
 static int tern_wq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,

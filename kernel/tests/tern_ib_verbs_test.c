@@ -168,7 +168,7 @@ static void tern_test_record_kept(struct kunit *test)
 
 /* Creates the successor of an object and lets events find it. */
 static void tern_test_succeed(struct kunit *test, u16 opcode, struct xarray *objects,
-			      void *object, struct tern_ref *ref)
+			      struct tern_ref *ref)
 {
 	struct tern_test_verbs *dev = test->priv;
 	u32 id;
@@ -177,9 +177,8 @@ static void tern_test_succeed(struct kunit *test, u16 opcode, struct xarray *obj
 	KUNIT_ASSERT_EQ(test, tern_ib_create_gen(&dev->ib, opcode, NULL, 0, &id,
 						 &ref->generation), 0);
 	KUNIT_ASSERT_EQ(test, ref->generation, U32_MAX);
-	tern_ref_init(ref);
 	xa_init_flags(objects, XA_FLAGS_LOCK_IRQ);
-	KUNIT_ASSERT_EQ(test, xa_err(xa_store_irq(objects, id, object, GFP_KERNEL)), 0);
+	KUNIT_ASSERT_EQ(test, tern_ref_publish(objects, id, ref), 0);
 }
 
 static void tern_test_comp_handler(struct ib_cq *ibcq, void *context)
@@ -210,7 +209,7 @@ static struct tern_cq *tern_test_new_cq(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, cq->kern.record);
 	spin_lock_init(&cq->kern.lock);
 	xa_init_flags(&cq->kern.qps, XA_FLAGS_LOCK_IRQ);
-	tern_test_succeed(test, TERN_CMD_CREATE_CQ, &dev->ib.cqs, cq, &cq->ref);
+	tern_test_succeed(test, TERN_CMD_CREATE_CQ, &dev->ib.cqs, &cq->ref);
 	return cq;
 }
 
@@ -261,7 +260,7 @@ static void tern_test_stale_qp_event(struct kunit *test)
 
 	qp->ibqp.event_handler = tern_test_event_handler;
 	qp->ibqp.qp_context = dev;
-	tern_test_succeed(test, TERN_CMD_CREATE_QP, &dev->ib.qps, qp, &qp->ref);
+	tern_test_succeed(test, TERN_CMD_CREATE_QP, &dev->ib.qps, &qp->ref);
 	tern_qp_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX - 1, IB_EVENT_QP_FATAL);
 	KUNIT_EXPECT_EQ(test, dev->num_events, 0);
 	tern_qp_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX, IB_EVENT_QP_FATAL);
@@ -277,7 +276,7 @@ static void tern_test_stale_srq_event(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, srq);
 	srq->ibsrq.event_handler = tern_test_event_handler;
 	srq->ibsrq.srq_context = dev;
-	tern_test_succeed(test, TERN_CMD_CREATE_SRQ, &dev->ib.srqs, srq, &srq->ref);
+	tern_test_succeed(test, TERN_CMD_CREATE_SRQ, &dev->ib.srqs, &srq->ref);
 	tern_srq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX - 1, IB_EVENT_SRQ_ERR);
 	KUNIT_EXPECT_EQ(test, dev->num_events, 0);
 	tern_srq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX, IB_EVENT_SRQ_ERR);
