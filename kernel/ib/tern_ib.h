@@ -215,6 +215,16 @@ struct tern_record {
 };
 
 /**
+ * struct tern_uqueue - memory of a user queue
+ * @umem: the pinned ring, NULL for a kernel queue
+ * @record: doorbell record
+ */
+struct tern_uqueue {
+	struct ib_umem *umem;
+	struct tern_record record;
+};
+
+/**
  * struct tern_pd - protection domain
  * @ibpd: the PD in ib_core
  * @pdn: PD number
@@ -280,18 +290,16 @@ struct tern_dm {
 /**
  * struct tern_cq - completion queue
  * @ibcq: the CQ in ib_core
- * @umem: ring of a user CQ
- * @record: doorbell record of a user CQ
+ * @queue: memory of a user CQ
  * @kern: ring and record of a kernel CQ
  * @ref: held by completion events
  * @eq: EQ for its completion events
- * @resize_lock: serializes resizes; protects @umem
+ * @resize_lock: serializes resizes; protects the ring in @queue
  * @cqn: CQ number
  */
 struct tern_cq {
 	struct ib_cq ibcq;
-	struct ib_umem *umem;
-	struct tern_record record;
+	struct tern_uqueue queue;
 	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
@@ -302,12 +310,11 @@ struct tern_cq {
 /**
  * struct tern_srq - shared receive queue
  * @ibsrq: the SRQ in ib_core
- * @umem: ring of a user SRQ
+ * @queue: memory of a user SRQ
  * @ops_umem: ring of operations on tags, NULL without tag matching
- * @urecord: doorbell record of a user SRQ
  * @kbuf: ring and record of a kernel SRQ
  * @ref: held by asynchronous events
- * @modify_lock: serializes modifications; protects @umem and @max_wr
+ * @modify_lock: serializes modifications; protects the ring in @queue and @max_wr
  * @srqn: SRQ number
  * @max_wr: number of slots
  * @max_sge: maximum number of SGEs per WQE
@@ -321,9 +328,8 @@ struct tern_cq {
  */
 struct tern_srq {
 	struct ib_srq ibsrq;
-	struct ib_umem *umem;
+	struct tern_uqueue queue;
 	struct ib_umem *ops_umem;
-	struct tern_record urecord;
 	struct tern_kbuf kbuf;
 	struct tern_ref ref;
 	struct mutex modify_lock;	/* serializes modifications */
@@ -345,8 +351,7 @@ struct tern_xrcd {
 /**
  * struct tern_qp - queue pair
  * @ibqp: the QP in ib_core; qp_num is the device's number
- * @umem: queues of a user QP
- * @record: doorbell record of a user QP
+ * @queue: memory of the queues of a user QP
  * @kern: queues and record of a kernel QP
  * @ref: held by asynchronous events
  * @lock: serializes state changes; protects @state and @dest_qpn
@@ -359,8 +364,7 @@ struct tern_xrcd {
  */
 struct tern_qp {
 	struct ib_qp ibqp;
-	struct ib_umem *umem;
-	struct tern_record record;
+	struct tern_uqueue queue;
 	struct tern_kqp kern;
 	struct tern_ref ref;
 	struct mutex lock;	/* serializes state changes */
@@ -567,6 +571,11 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 void tern_record_put(struct tern_record *record);
 void tern_record_done(struct tern_record *record, int err);
 void tern_records_init(struct tern_ucontext *ucontext);
+int tern_uqueue_get(struct tern_ucontext *ucontext, struct tern_uqueue *queue,
+		    struct ib_umem *umem, u64 record_addr, size_t record_size);
+void tern_uqueue_put(struct tern_uqueue *queue);
+void tern_uqueue_done(struct tern_ib_dev *dev, struct tern_uqueue *queue,
+		      int err);
 #if IS_ENABLED(CONFIG_KUNIT)
 struct ib_umem *tern_record_umem(struct tern_ucontext *ucontext,
 				 unsigned long addr);

@@ -160,7 +160,7 @@ static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 			       u32 uar)
 {
 	struct tern_cmd_create_cq cmd = {
-		.record = cpu_to_le64(cq->record.dma),
+		.record = cpu_to_le64(cq->queue.record.dma),
 		.uar = cpu_to_le32(uar),
 		.log_size = req->log_size,
 	};
@@ -170,7 +170,7 @@ static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 	if (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
 		cmd.flags = TERN_CQ_F_IGNORE_OVERRUN;
 
-	err = tern_table_from_queue(dev, &table, cq->umem, &cmd.pages);
+	err = tern_table_from_queue(dev, &table, cq->queue.umem, &cmd.pages);
 	if (err)
 		return err;
 
@@ -184,8 +184,7 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn);
 
-	tern_ib_umem_done(dev, cq->umem, err);
-	tern_record_done(&cq->record, err);
+	tern_uqueue_done(dev, &cq->queue, err);
 	tern_kbuf_done(dev, &cq->kern.buf, err);
 	tern_put_eq(cq->eq);
 }
@@ -217,8 +216,9 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct tern_ib_dev *dev = to_tdev(ibcq->device);
 	struct tern_uresp_create_cq resp = {};
 	struct tern_ureq_create_cq req;
-	struct tern_ucontext *ucontext;
 	struct tern_cq *cq = to_tcq(ibcq);
+	struct tern_ucontext *ucontext;
+	struct ib_umem *umem;
 	int err;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_e0);
@@ -233,24 +233,19 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (!cq->eq)
 		return -ENOMEM;
 
-	cq->umem = ib_umem_get_cq_buf_or_va(&dev->ibdev, attrs, req.buf_addr,
-					    req.buf_len, IB_ACCESS_LOCAL_WRITE);
-	if (IS_ERR(cq->umem)) {
-		err = PTR_ERR(cq->umem);
-		goto err_put_eq;
-	}
-
+	umem = ib_umem_get_cq_buf_or_va(&dev->ibdev, attrs, req.buf_addr,
+					req.buf_len, IB_ACCESS_LOCAL_WRITE);
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_record_get(ucontext, &cq->record, req.record_addr,
+	err = tern_uqueue_get(ucontext, &cq->queue, umem, req.record_addr,
 			      sizeof(struct tern_cq_record));
 	if (err)
-		goto err_release_umem;
+		goto err_put_eq;
 
 	err = tern_cq_create_user(dev, cq, &req, attr->flags,
 				  ucontext->uar_entry->id);
 	if (err)
-		goto err_put_record;
+		goto err_put_queue;
 
 	ibcq->cqe = BIT(req.log_size);
 	err = tern_cq_publish(dev, cq);
@@ -269,10 +264,8 @@ err_unpublish:
 err_release_cq:
 	tern_cq_release(dev, cq);
 	return err;
-err_put_record:
-	tern_record_put(&cq->record);
-err_release_umem:
-	ib_umem_release(cq->umem);
+err_put_queue:
+	tern_uqueue_put(&cq->queue);
 err_put_eq:
 	tern_put_eq(cq->eq);
 	return err;
@@ -389,7 +382,7 @@ static int tern_cq_resize(struct tern_ib_dev *dev, struct tern_cq *cq,
 	if (err)
 		goto err_release_umem;
 
-	swap(cq->umem, umem);
+	swap(cq->queue.umem, umem);
 	cq->ibcq.cqe = BIT(req->log_size);
 	resp->first_index = le32_to_cpu(rsp.pi);
 	ib_umem_release(umem);

@@ -111,7 +111,7 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       const struct tern_ureq_create_qp *req, u32 uar)
 {
 	struct tern_cmd_create_qp cmd = {
-		.record = cpu_to_le64(qp->record.dma),
+		.record = cpu_to_le64(qp->queue.record.dma),
 		.uar = cpu_to_le32(uar),
 		.log_sq_size = req->log_sq_size,
 		.log_sq_stride = req->log_sq_stride,
@@ -127,7 +127,7 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 		cmd.log_rq_stride = req->log_rq_stride;
 	}
 
-	err = tern_table_from_queue(dev, &table, qp->umem, &cmd.pages);
+	err = tern_table_from_queue(dev, &table, qp->queue.umem, &cmd.pages);
 	if (err)
 		return err;
 
@@ -183,8 +183,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, qp->ibqp.qp_num);
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
-	tern_ib_umem_done(dev, qp->umem, err);
-	tern_record_done(&qp->record, err);
+	tern_uqueue_done(dev, &qp->queue, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
 	/* <not exported> */
 	tern_alt_path_forget(qp);
@@ -283,6 +282,7 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct uverbs_attr_bundle *attrs;
 	struct tern_ucontext *ucontext;
 	struct tern_ureq_create_qp req;
+	struct ib_umem *umem;
 	int err;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_e0);
@@ -294,23 +294,20 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	/* The device only reads WQEs. */
 	attrs = rdma_udata_to_uverbs_attr_bundle(udata);
-	qp->umem = ib_umem_get_attr_or_va(&dev->ibdev, attrs,
-					  UVERBS_ATTR_CREATE_QP_BUF_UMEM,
-					  req.buf_addr, req.buf_len, 0);
-	if (IS_ERR(qp->umem))
-		return PTR_ERR(qp->umem);
-
+	umem = ib_umem_get_attr_or_va(&dev->ibdev, attrs,
+				      UVERBS_ATTR_CREATE_QP_BUF_UMEM,
+				      req.buf_addr, req.buf_len, 0);
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_record_get(ucontext, &qp->record, req.record_addr,
+	err = tern_uqueue_get(ucontext, &qp->queue, umem, req.record_addr,
 			      sizeof(struct tern_qp_record));
 	if (err)
-		goto err_release_umem;
+		return err;
 
 	err = tern_qp_create_user(dev, qp, attr, &req,
 				  ucontext->uar_entry->id);
 	if (err)
-		goto err_put_record;
+		goto err_put_queue;
 
 	attr->cap.max_send_wr = tern_qp_fetches(attr) ? 0 :
 							BIT(req.log_sq_size);
@@ -332,10 +329,8 @@ err_unpublish:
 err_release_qp:
 	tern_qp_release(dev, qp);
 	return err;
-err_put_record:
-	tern_record_put(&qp->record);
-err_release_umem:
-	ib_umem_release(qp->umem);
+err_put_queue:
+	tern_uqueue_put(&qp->queue);
 	return err;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Doorbell records in user memory. Records that share a page share one pinned
- * reference to it.
+ * Memory of user queues: rings, and doorbell records. Records that share a page
+ * share one pinned reference to it.
  */
 
 #include <kunit/static_stub.h>
@@ -178,3 +178,61 @@ void tern_records_init(struct tern_ucontext *ucontext)
 	INIT_LIST_HEAD(&ucontext->record_pages);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_records_init);
+
+/**
+ * tern_uqueue_get() - take the memory of a user queue
+ * @ucontext: context of the queue
+ * @queue: output
+ * @umem: the ring, or the error pointer of pinning it; owned by @queue
+ * @record_addr: user virtual address of the doorbell record
+ * @record_size: size of the record in bytes
+ *
+ * tern_uqueue_put() or tern_uqueue_done() undoes it.
+ *
+ * Return: 0, the error of @umem, or that of tern_record_get(). On failure the ring
+ * is released.
+ */
+int tern_uqueue_get(struct tern_ucontext *ucontext, struct tern_uqueue *queue,
+		    struct ib_umem *umem, u64 record_addr, size_t record_size)
+{
+	int err;
+
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	err = tern_record_get(ucontext, &queue->record, record_addr,
+			      record_size);
+	if (err) {
+		ib_umem_release(umem);
+		return err;
+	}
+
+	queue->umem = umem;
+	return 0;
+}
+
+/**
+ * tern_uqueue_put() - undo tern_uqueue_get()
+ * @queue: memory that the device does not use
+ */
+void tern_uqueue_put(struct tern_uqueue *queue)
+{
+	tern_record_put(&queue->record);
+	ib_umem_release(queue->umem);
+	queue->umem = NULL;
+}
+
+/**
+ * tern_uqueue_done() - release the memory of a destroyed queue
+ * @dev: the device
+ * @queue: the memory; that of a kernel queue is empty
+ * @err: return value of tern_ib_destroy() for the queue
+ *
+ * What the device may still write to stays pinned forever.
+ */
+void tern_uqueue_done(struct tern_ib_dev *dev, struct tern_uqueue *queue,
+		      int err)
+{
+	tern_ib_umem_done(dev, queue->umem, err);
+	tern_record_done(&queue->record, err);
+}

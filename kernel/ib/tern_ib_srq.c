@@ -93,9 +93,8 @@ static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 {
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
 
-	tern_ib_umem_done(dev, srq->umem, err);
+	tern_uqueue_done(dev, &srq->queue, err);
 	tern_ib_umem_done(dev, srq->ops_umem, err);
-	tern_record_done(&srq->urecord, err);
 	tern_kbuf_done(dev, &srq->kbuf, err);
 }
 
@@ -164,10 +163,10 @@ static int tern_srq_create_user(struct tern_ib_dev *dev, struct tern_srq *srq,
 			return err;
 	}
 
-	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
+	err = tern_table_from_queue(dev, &table, srq->queue.umem, &pages);
 	if (!err) {
 		err = tern_srq_exec_create(dev, srq, attr, &pages,
-					   srq->urecord.dma, &tm);
+					   srq->queue.record.dma, &tm);
 		tern_table_free(&table);
 	}
 
@@ -182,6 +181,7 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	struct tern_uresp_create_srq resp = {};
 	struct tern_ureq_create_srq req;
 	struct tern_ucontext *ucontext;
+	struct ib_umem *umem;
 	int err;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_188);
@@ -196,23 +196,20 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 		return -EINVAL;
 
 	/* The device only reads WQEs. */
-	srq->umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len, 0);
-	if (IS_ERR(srq->umem))
-		return PTR_ERR(srq->umem);
-
+	umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len, 0);
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_record_get(ucontext, &srq->urecord, req.record_addr,
+	err = tern_uqueue_get(ucontext, &srq->queue, umem, req.record_addr,
 			      sizeof(struct tern_srq_record));
 	if (err)
-		goto err_release_umem;
+		return err;
 
 	srq->max_wr = BIT(req.log_size);
 	srq->log_stride = req.log_stride;
 	err = tern_srq_create_user(dev, srq, attr, &req,
 				   ucontext->uar_entry->id);
 	if (err)
-		goto err_put_record;
+		goto err_put_queue;
 
 	err = tern_srq_publish(dev, srq);
 	if (err)
@@ -230,10 +227,8 @@ err_unpublish:
 err_release_srq:
 	tern_srq_release(dev, srq);
 	return err;
-err_put_record:
-	tern_record_put(&srq->urecord);
-err_release_umem:
-	ib_umem_release(srq->umem);
+err_put_queue:
+	tern_uqueue_put(&srq->queue);
 	return err;
 }
 
@@ -418,7 +413,7 @@ static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
 	if (err)
 		goto err_release_umem;
 
-	swap(srq->umem, umem);
+	swap(srq->queue.umem, umem);
 	WRITE_ONCE(srq->max_wr, BIT(req->log_size));
 	ib_umem_release(umem);
 	return 0;

@@ -18,15 +18,13 @@
 /**
  * struct tern_rwq - work queue
  * @ibwq: the WQ in ib_core; wq_num is the device's QP number
- * @umem: the ring
- * @record: doorbell record
+ * @queue: its memory
  * @ref: held by asynchronous events
  * @lock: serializes modifications; protects the state in @ibwq
  */
 struct tern_rwq {
 	struct ib_wq ibwq;
-	struct ib_umem *umem;
-	struct tern_record record;
+	struct tern_uqueue queue;
 	struct tern_ref ref;
 	struct mutex lock;	/* see above */
 };
@@ -102,7 +100,7 @@ static int tern_wq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
 {
 	__le32 cqn = cpu_to_le32(to_tcq(attr->cq)->cqn);
 	struct tern_cmd_create_qp cmd = {
-		.record = cpu_to_le64(wq->record.dma),
+		.record = cpu_to_le64(wq->queue.record.dma),
 		.pdn = cpu_to_le32(to_tpd(ibpd)->pdn),
 		.uar = cpu_to_le32(uar),
 		/* The device requires a valid number even without a queue. */
@@ -121,7 +119,7 @@ static int tern_wq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
 	if (attr->create_flags & IB_WQ_FLAGS_SCATTER_FCS)
 		cmd.flags |= TERN_QP_F_KEEP_FCS;
 
-	err = tern_table_from_queue(dev, &table, wq->umem, &cmd.pages);
+	err = tern_table_from_queue(dev, &table, wq->queue.umem, &cmd.pages);
 	if (err)
 		return err;
 
@@ -139,8 +137,7 @@ static void tern_wq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, wq->ibwq.wq_num);
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, wq->ibwq.wq_num);
-	tern_ib_umem_done(dev, wq->umem, err);
-	tern_record_done(&wq->record, err);
+	tern_uqueue_done(dev, &wq->queue, err);
 }
 
 static void tern_wq_unpublish(struct tern_ib_dev *dev, struct tern_rwq *wq)
@@ -166,24 +163,22 @@ static int tern_wq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,
 			struct ib_udata *udata)
 {
 	struct tern_ucontext *ucontext;
+	struct ib_umem *umem;
 	int err;
 
 	/* The device only reads WQEs. */
-	wq->umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len, 0);
-	if (IS_ERR(wq->umem))
-		return PTR_ERR(wq->umem);
-
+	umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len, 0);
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_record_get(ucontext, &wq->record, req->record_addr,
+	err = tern_uqueue_get(ucontext, &wq->queue, umem, req->record_addr,
 			      sizeof(struct tern_qp_record));
 	if (err)
-		goto err_release_umem;
+		return err;
 
 	err = tern_wq_exec_create(dev, wq, ibpd, attr, req,
 				  ucontext->uar_entry->id);
 	if (err)
-		goto err_put_record;
+		goto err_put_queue;
 
 	err = tern_wq_publish(dev, wq, attr);
 	if (err)
@@ -200,10 +195,8 @@ err_unpublish:
 err_release_wq:
 	tern_wq_release(dev, wq);
 	return err;
-err_put_record:
-	tern_record_put(&wq->record);
-err_release_umem:
-	ib_umem_release(wq->umem);
+err_put_queue:
+	tern_uqueue_put(&wq->queue);
 	return err;
 }
 
