@@ -235,6 +235,7 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.rxfh_per_ctx_key	= 1,
 	.rxfh_indir_space	= TERN_RSS_ENTRIES,
 	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
+	.rxfh_priv_size		= sizeof(struct tern_rss),
 	.rxfh_max_num_contexts	= TERN_MAX_RSS,
 	.get_drvinfo		= tern_get_drvinfo,
 	.get_link		= ethtool_op_get_link,

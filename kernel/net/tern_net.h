@@ -4,11 +4,13 @@
 #define TERN_NET_H
 
 #include <linux/dim.h>
+#include <linux/ethtool.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/spinlock.h>
 #include <linux/u64_stats_sync.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include <net/xdp.h>
 #include <net/xdp_sock.h>
 
@@ -305,6 +307,17 @@ static inline struct tern_rx_slot *tern_rx_slot(const struct tern_rx *rx, u32 in
 static inline bool tern_net_has_cap(const struct tern_net *net, u64 cap)
 {
 	return le64_to_cpu(net->tdev->caps.flags) & cap;
+}
+
+/* Returns an RSS group, or NULL if there is no such context. RTNL held. */
+static inline struct tern_rss *tern_rss_find(struct tern_net *net, u32 context)
+{
+	struct ethtool_rxfh_context *ctx;
+
+	if (!context)
+		return &net->steer.rss;
+	ctx = xa_load(&net->netdev->ethtool->rss_ctx, context);
+	return ctx ? ethtool_rxfh_context_priv(ctx) : NULL;
 }
 
 /* Handles a fault that only new queues can repair. */

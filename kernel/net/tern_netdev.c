@@ -256,10 +256,6 @@ int tern_net_alloc(struct tern_dev *tdev)
 	if (!netdev)
 		return -ENOMEM;
 	net = netdev_priv(netdev);
-	if (tern_steer_init(net)) {
-		free_netdev(netdev);
-		return -ENOMEM;
-	}
 	SET_NETDEV_DEV(netdev, tern_dma_dev(tdev));
 	netdev->netdev_ops = &tern_netdev_ops;
 	netdev->ethtool_ops = &tern_ethtool_ops;
@@ -273,6 +269,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	net->netdev = netdev;
 	net->filter.port = TERN_ETH_PORT;
 	mutex_init(&net->link_lock);
+	tern_steer_init(net);
 	tern_stats_init(net);
 	tern_ptp_init(net);
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
@@ -293,7 +290,7 @@ void tern_net_free(struct tern_net *net)
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
 	tern_stats_exit(net);
-	tern_steer_exit(net);
+	tern_ntuple_free(net);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }

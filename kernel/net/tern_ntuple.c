@@ -193,6 +193,7 @@ static int tern_rule_create(struct tern_net *net, struct tern_rule *rule)
 		.kind = TERN_FLOW_NORMAL,
 		.port = TERN_ETH_PORT,
 	};
+	const struct tern_rss *rss;
 	int err;
 
 	err = tern_ntuple_convert(spec, &cmd);
@@ -202,7 +203,10 @@ static int tern_rule_create(struct tern_net *net, struct tern_rule *rule)
 		cmd.dest = TERN_DEST_NONE;
 	} else if (spec->flow_type & FLOW_RSS) {
 		cmd.dest = TERN_DEST_RSS;
-		cmd.dest_id = cpu_to_le32(net->steer.rss[rule->context]->id);
+		rss = tern_rss_find(net, rule->context);
+		if (!rss)
+			return -ENOENT;
+		cmd.dest_id = cpu_to_le32(rss->id);
 	} else {
 		/* After a reset there may be fewer channels. */
 		u32 ring = (u32)spec->ring_cookie % queues->config.channels;
@@ -371,8 +375,7 @@ static int tern_ntuple_check(struct tern_net *net, const struct ethtool_rxnfc *i
 	const struct ethtool_rx_flow_spec *spec = &info->fs;
 	struct tern_cmd_create_flow cmd = {};
 
-	if (spec->flow_type & FLOW_RSS &&
-	    (info->rss_context >= TERN_MAX_RSS || !net->steer.rss[info->rss_context]))
+	if (spec->flow_type & FLOW_RSS && !tern_rss_find(net, info->rss_context))
 		return -ENOENT;
 	/* The group selects the queue: nothing is added to its choice. */
 	if (spec->flow_type & FLOW_RSS && spec->ring_cookie &&

@@ -4,7 +4,7 @@
 #include <kunit/visibility.h>
 #include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
-#include <linux/slab.h>
+#include <linux/xarray.h>
 
 #include "tern_net.h"
 
@@ -66,7 +66,7 @@ static int tern_rss_index(u32 flow_type, bool exact)
 /* Spreads the default group evenly, unless the user has set its table. */
 void tern_rss_spread(struct tern_net *net, unsigned int channels)
 {
-	struct tern_rss *rss = net->steer.rss[0];
+	struct tern_rss *rss = &net->steer.rss;
 	unsigned int i;
 
 	if (netif_is_rxfh_configured(net->netdev))
@@ -75,15 +75,11 @@ void tern_rss_spread(struct tern_net *net, unsigned int channels)
 		rss->indir[i] = ethtool_rxfh_indir_default(i, channels);
 }
 
-int tern_steer_init(struct tern_net *net)
+void tern_steer_init(struct tern_net *net)
 {
-	struct tern_steer *steer = &net->steer;
-	struct tern_rss *rss;
+	struct tern_rss *rss = &net->steer.rss;
 
-	INIT_LIST_HEAD(&steer->rules);
-	rss = kzalloc_obj(*rss);
-	if (!rss)
-		return -ENOMEM;
+	INIT_LIST_HEAD(&net->steer.rules);
 	netdev_rss_key_fill(rss->key, sizeof(rss->key));
 	rss->fields[TERN_RSS_IPV4] = TERN_RSS_L3;
 	rss->fields[TERN_RSS_IPV6] = TERN_RSS_L3;
@@ -91,17 +87,6 @@ int tern_steer_init(struct tern_net *net)
 	rss->fields[TERN_RSS_TCP6] = TERN_RSS_L4;
 	rss->fields[TERN_RSS_UDP4] = TERN_RSS_L4;
 	rss->fields[TERN_RSS_UDP6] = TERN_RSS_L4;
-	steer->rss[0] = rss;
-	return 0;
-}
-
-void tern_steer_exit(struct tern_net *net)
-{
-	unsigned int i;
-
-	tern_ntuple_free(net);
-	for (i = 0; i < TERN_MAX_RSS; i++)
-		kfree(net->steer.rss[i]);
 }
 
 static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
@@ -159,18 +144,21 @@ static int tern_set_rx_default(struct tern_net *net, u8 dest, u32 id)
 int tern_steer_start(struct tern_net *net)
 {
 	const struct tern_queues *queues = rtnl_dereference(net->queues);
-	struct tern_steer *steer = &net->steer;
-	unsigned int i;
-	int err = 0;
+	struct ethtool_rxfh_context *ctx;
+	unsigned long context;
+	int err;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return 0;
 	tern_rss_spread(net, queues->config.channels);
-	for (i = 0; i < TERN_MAX_RSS && !err; i++)
-		if (steer->rss[i])
-			err = tern_rss_create(net, steer->rss[i]);
+	err = tern_rss_create(net, &net->steer.rss);
+	xa_for_each(&net->netdev->ethtool->rss_ctx, context, ctx) {
+		if (err)
+			break;
+		err = tern_rss_create(net, ethtool_rxfh_context_priv(ctx));
+	}
 	if (!err)
-		err = tern_set_rx_default(net, TERN_DEST_RSS, steer->rss[0]->id);
+		err = tern_set_rx_default(net, TERN_DEST_RSS, net->steer.rss.id);
 	if (!err)
 		err = tern_ntuple_start(net);
 	if (err)
@@ -181,17 +169,17 @@ int tern_steer_start(struct tern_net *net)
 /* Undoes tern_steer_start(). The queues must still exist. */
 void tern_steer_stop(struct tern_net *net)
 {
-	struct tern_steer *steer = &net->steer;
-	unsigned int i;
+	struct ethtool_rxfh_context *ctx;
+	unsigned long context;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return;
 	tern_ntuple_stop(net);
 	/* On failure the device refuses to destroy the group, and is stopped. */
 	tern_set_rx_default(net, TERN_DEST_NONE, 0);
-	for (i = 0; i < TERN_MAX_RSS; i++)
-		if (steer->rss[i])
-			tern_rss_destroy(net, steer->rss[i]);
+	tern_rss_destroy(net, &net->steer.rss);
+	xa_for_each(&net->netdev->ethtool->rss_ctx, context, ctx)
+		tern_rss_destroy(net, ethtool_rxfh_context_priv(ctx));
 }
 
 /* Replaces the contents of a group, also in the device. */
@@ -256,9 +244,9 @@ int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param)
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return -EOPNOTSUPP;
-	if (param->rss_context >= TERN_MAX_RSS || !net->steer.rss[param->rss_context])
+	rss = tern_rss_find(net, param->rss_context);
+	if (!rss)
 		return -ENOENT;
-	rss = net->steer.rss[param->rss_context];
 	param->hfunc = ETH_RSS_HASH_TOP;
 	param->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
 	if (param->key)
@@ -272,7 +260,7 @@ int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 		  struct netlink_ext_ack *extack)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_rss next = *net->steer.rss[0];
+	struct tern_rss next = net->steer.rss;
 	int err;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
@@ -280,19 +268,21 @@ int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 	err = tern_rss_apply(&next, param, extack);
 	if (err)
 		return err;
-	return tern_rss_update(net, net->steer.rss[0], &next);
+	return tern_rss_update(net, &net->steer.rss, &next);
 }
 
 int tern_get_rxfh_fields(struct net_device *netdev, struct ethtool_rxfh_fields *fields)
 {
 	struct tern_net *net = netdev_priv(netdev);
 	int index = tern_rss_index(fields->flow_type, false);
+	const struct tern_rss *rss;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING) || index < 0)
 		return -EOPNOTSUPP;
-	if (fields->rss_context >= TERN_MAX_RSS || !net->steer.rss[fields->rss_context])
+	rss = tern_rss_find(net, fields->rss_context);
+	if (!rss)
 		return -ENOENT;
-	fields->data = tern_rss_to_rxh(net->steer.rss[fields->rss_context]->fields[index]);
+	fields->data = tern_rss_to_rxh(rss->fields[index]);
 	return 0;
 }
 
@@ -306,13 +296,13 @@ int tern_set_rxfh_fields(struct net_device *netdev,
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return -EOPNOTSUPP;
-	if (fields->rss_context >= TERN_MAX_RSS || !net->steer.rss[fields->rss_context])
+	rss = tern_rss_find(net, fields->rss_context);
+	if (!rss)
 		return -ENOENT;
 	if (index < 0) {
 		NL_SET_ERR_MSG(extack, "the flow type has the fields of its IP version");
 		return -EOPNOTSUPP;
 	}
-	rss = net->steer.rss[fields->rss_context];
 	next = *rss;
 	if (tern_rss_from_rxh(fields->data, &next.fields[index]) ||
 	    (index <= TERN_RSS_IPV6 && next.fields[index] & ~TERN_RSS_L3)) {
@@ -327,31 +317,25 @@ int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 			     struct netlink_ext_ack *extack)
 {
 	struct tern_net *net = netdev_priv(netdev);
+	struct tern_rss *rss = ethtool_rxfh_context_priv(ctx);
 	u32 *indir = ethtool_rxfh_context_indir(ctx);
-	u32 id = param->rss_context;
-	struct tern_rss *rss;
 	unsigned int i;
 	int err;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return -EOPNOTSUPP;
-	if (id >= TERN_MAX_RSS || id >= le32_to_cpu(net->tdev->caps.max_rss)) {
+	if (param->rss_context >= le32_to_cpu(net->tdev->caps.max_rss)) {
 		NL_SET_ERR_MSG(extack, "the device has no more RSS groups");
 		return -ENOSPC;
 	}
 	/* Unspecified settings are copied from the default context. */
-	rss = kmemdup(net->steer.rss[0], sizeof(*rss), GFP_KERNEL);
-	if (!rss)
-		return -ENOMEM;
+	*rss = net->steer.rss;
 	rss->created = false;
 	err = tern_rss_apply(rss, param, extack);
 	if (!err && net->queues_up)
 		err = tern_rss_create(net, rss);
-	if (err) {
-		kfree(rss);
+	if (err)
 		return err;
-	}
-	net->steer.rss[id] = rss;
 
 	ctx->hfunc = ETH_RSS_HASH_TOP;
 	ctx->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
@@ -365,8 +349,8 @@ int tern_modify_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 			     const struct ethtool_rxfh_param *param,
 			     struct netlink_ext_ack *extack)
 {
+	struct tern_rss *rss = ethtool_rxfh_context_priv(ctx);
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_rss *rss = net->steer.rss[param->rss_context];
 	struct tern_rss next = *rss;
 	int err;
 
@@ -380,14 +364,11 @@ int tern_remove_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 			     u32 context, struct netlink_ext_ack *extack)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_rss *rss = net->steer.rss[context];
 
 	if (tern_ntuple_uses_rss(net, context)) {
 		NL_SET_ERR_MSG(extack, "an ntuple rule uses the context");
 		return -EBUSY;
 	}
-	net->steer.rss[context] = NULL;
-	tern_rss_destroy(net, rss);
-	kfree(rss);
+	tern_rss_destroy(net, ethtool_rxfh_context_priv(ctx));
 	return 0;
 }

@@ -25,7 +25,7 @@ struct net_device;
 struct netlink_ext_ack;
 struct tern_net;
 
-/* An RSS group. */
+/* An RSS group: the default one, or the driver's part of an RSS context. */
 struct tern_rss {
 	u32 id;			/* in the device, while @created */
 	bool created;
@@ -37,19 +37,18 @@ struct tern_rss {
 
 /**
  * struct tern_steer - steering of the network device
- * @rss: RSS groups by context; 0 is the default
+ * @rss: the default RSS group; the core has those of contexts
  * @rules: rules, sorted by location
  * @num_rules: number of @rules
  */
 struct tern_steer {
-	struct tern_rss *rss[TERN_MAX_RSS];
+	struct tern_rss rss;
 	struct list_head rules;
 	unsigned int num_rules;
 };
 
 /* tern_rss.c */
-int tern_steer_init(struct tern_net *net);
-void tern_steer_exit(struct tern_net *net);
+void tern_steer_init(struct tern_net *net);
 int tern_steer_start(struct tern_net *net);
 void tern_steer_stop(struct tern_net *net);
 void tern_rss_spread(struct tern_net *net, unsigned int channels);
