@@ -185,6 +185,7 @@ struct tern_rx {
  * @net: the network device
  * @index: of both queues
  * @eq: event queue of both completion queues
+ * @up: NAPI and the transmit queue run; written under RTNL
  * @napi: polls both completion queues
  * @tx: transmit queue
  * @rx: receive queue
@@ -193,6 +194,7 @@ struct tern_channel {
 	struct tern_net *net;
 	unsigned int index;
 	struct tern_eq *eq;
+	bool up;
 	struct napi_struct napi;
 	struct tern_tx tx;
 	struct tern_rx rx;

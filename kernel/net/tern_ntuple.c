@@ -182,6 +182,18 @@ VISIBLE_IF_KUNIT int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_ntuple_convert);
 
+/* The channel to which a rule sends frames, or TERN_NO_CHANNEL. */
+static unsigned int tern_rule_channel(struct tern_net *net, const struct tern_rule *rule)
+{
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	const struct ethtool_rx_flow_spec *spec = &rule->spec;
+
+	if (spec->ring_cookie == RX_CLS_FLOW_DISC || spec->flow_type & FLOW_RSS)
+		return TERN_NO_CHANNEL;
+	/* After a reset there may be fewer channels. */
+	return (u32)spec->ring_cookie % queues->config.channels;
+}
+
 /* Creates the rule in the device, whose queues and groups exist. */
 static int tern_rule_create(struct tern_net *net, struct tern_rule *rule)
 {
@@ -208,11 +220,8 @@ static int tern_rule_create(struct tern_net *net, struct tern_rule *rule)
 			return -ENOENT;
 		cmd.dest_id = cpu_to_le32(rss->id);
 	} else {
-		/* After a reset there may be fewer channels. */
-		u32 ring = (u32)spec->ring_cookie % queues->config.channels;
-
 		cmd.dest = TERN_DEST_ETH_QUEUE;
-		cmd.dest_id = cpu_to_le32(queues->channel[ring].rx.id);
+		cmd.dest_id = cpu_to_le32(queues->channel[tern_rule_channel(net, rule)].rx.id);
 	}
 	err = tern_cmd_create(net->tdev, TERN_CMD_CREATE_FLOW, &cmd, sizeof(cmd), &rule->id);
 	rule->created = !err;
@@ -254,6 +263,32 @@ void tern_ntuple_stop(struct tern_net *net)
 
 	list_for_each_entry(rule, &net->steer.rules, entry)
 		tern_rule_destroy(net, rule);
+}
+
+/* Destroys the rules of a channel, whose receive queue is about to be destroyed. */
+void tern_ntuple_detach(struct tern_net *net, unsigned int channel)
+{
+	struct tern_rule *rule;
+
+	list_for_each_entry(rule, &net->steer.rules, entry)
+		if (tern_rule_channel(net, rule) == channel)
+			tern_rule_destroy(net, rule);
+}
+
+/* Undoes tern_ntuple_detach() with a new queue. */
+int tern_ntuple_attach(struct tern_net *net, unsigned int channel)
+{
+	struct tern_rule *rule;
+	int err;
+
+	list_for_each_entry(rule, &net->steer.rules, entry) {
+		if (tern_rule_channel(net, rule) != channel)
+			continue;
+		err = tern_rule_create(net, rule);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* The netdev is gone, and so are the flows in the device. */

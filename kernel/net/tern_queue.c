@@ -161,34 +161,52 @@ static void tern_channel_napi_start(struct tern_channel *ch)
 	local_bh_enable();
 }
 
-static void tern_channel_publish(struct tern_channel *ch)
+static void tern_channel_start(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
 
+	WRITE_ONCE(ch->up, true);
 	tern_channel_napi_start(ch);
 	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_RX, &ch->napi);
 }
 
-static void tern_channel_withdraw(struct tern_channel *ch)
+/*
+ * Stops NAPI of a channel, if it runs, before its transmit queue, which NAPI would
+ * wake. The end of the last poll may still arm a queue.
+ */
+static void tern_channel_stop(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
 
+	if (!ch->up)
+		return;
+	WRITE_ONCE(ch->up, false);
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, NULL);
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_RX, NULL);
 	napi_disable(&ch->napi);
 }
 
+/* Creates both queues of a channel. On failure, one may exist. */
+static int tern_channel_create(struct tern_channel *ch, const struct tern_net_config *config)
+{
+	return tern_tx_create(ch) ?: tern_rx_create(ch, config);
+}
+
 /* Destroys the queues that exist in the device. */
+static void tern_channel_destroy(struct tern_channel *ch)
+{
+	tern_rx_destroy(ch);
+	tern_tx_destroy(ch);
+}
+
 static void tern_queues_destroy(struct tern_queues *queues)
 {
 	unsigned int i;
 
-	for (i = 0; i < queues->config.channels; i++) {
-		tern_rx_destroy(&queues->channel[i]);
-		tern_tx_destroy(&queues->channel[i]);
-	}
+	for (i = 0; i < queues->config.channels; i++)
+		tern_channel_destroy(&queues->channel[i]);
 }
 
 /* Sets the number of queues of the network device. RTNL held. */
@@ -206,11 +224,8 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 	unsigned int i;
 	int err = 0;
 
-	for (i = 0; i < num && !err; i++) {
-		err = tern_tx_create(&queues->channel[i]);
-		if (!err)
-			err = tern_rx_create(&queues->channel[i], &queues->config);
-	}
+	for (i = 0; i < num && !err; i++)
+		err = tern_channel_create(&queues->channel[i], &queues->config);
 	if (!err)
 		err = tern_net_set_num_queues(net, num);
 	if (!err)
@@ -250,7 +265,7 @@ int tern_queues_start(struct tern_net *net)
 	if (err)
 		return err;
 	for (i = 0; i < queues->config.channels; i++)
-		tern_channel_publish(&queues->channel[i]);
+		tern_channel_start(&queues->channel[i]);
 	tern_queues_set_xps(net, queues->config.channels);
 	WRITE_ONCE(net->queues_up, true);
 	netif_tx_wake_all_queues(net->netdev);
@@ -267,11 +282,10 @@ void tern_queues_stop(struct tern_net *net)
 		return;
 	WRITE_ONCE(net->queues_up, false);
 
-	/* NAPI first, because it wakes the transmit queues. */
 	for (i = 0; i < queues->config.channels; i++)
-		tern_channel_withdraw(&queues->channel[i]);
+		tern_channel_stop(&queues->channel[i]);
 	netif_tx_disable(net->netdev);
-	/* The end of the last poll may still arm a queue. */
+	/* For the ends of the last polls. */
 	synchronize_net();
 
 	for (i = 0; i < queues->config.channels; i++)
@@ -450,24 +464,67 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 }
 
 /*
+ * Recreates the queues of a channel, while the others take its share of frames. Needs
+ * no host memory. On failure the queues must be restarted.
+ */
+static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_config *config,
+				struct xsk_buff_pool *pool)
+{
+	struct netdev_queue *txq = tern_txq(ch);
+	struct tern_net *net = ch->net;
+	int err;
+
+	tern_channel_stop(ch);
+	__netif_tx_lock_bh(txq);
+	netif_tx_stop_queue(txq);
+	__netif_tx_unlock_bh(txq);
+	/* For the end of the last poll. */
+	synchronize_net();
+	tern_dim_stop(ch);
+	err = tern_steer_detach(net, ch->index);
+	if (err)
+		return err;
+	tern_channel_destroy(ch);
+	net->xsk_pools[ch->index] = pool;
+	err = tern_channel_create(ch, config);
+	if (!err)
+		err = tern_steer_attach(net, ch->index);
+	if (err)
+		return err;
+	tern_channel_start(ch);
+	netif_tx_wake_queue(txq);
+	return 0;
+}
+
+/* The same for all queues: without another channel, nothing can take the frames. */
+static int tern_queues_replace(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	tern_queues_stop(net);
+	net->xsk_pools[qid] = pool;
+	return tern_queues_start(net);
+}
+
+/*
  * Gives a pool to a channel, or removes it if @pool is NULL: removal always ends its
- * use, even after an error. All queues are recreated, because groups refer to them.
- * Needs no host memory. RTNL held.
+ * use, even after an error. Needs no host memory. RTNL held.
  */
 int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
 {
+	struct tern_queues *queues = rtnl_dereference(net->queues);
 	int err;
 
 	if (!net->open) {
 		net->xsk_pools[qid] = pool;
 		return 0;
 	}
-	tern_queues_stop(net);
-	net->xsk_pools[qid] = pool;
-	err = tern_queues_start(net);
+	if (net->queues_up && queues->config.channels > 1 && qid < queues->config.channels)
+		err = tern_channel_replace(&queues->channel[qid], &queues->config, pool);
+	else
+		err = tern_queues_replace(net, pool, qid);
 	if (!err)
 		return 0;
 	net->xsk_pools[qid] = NULL;
 	tern_net_restart(net);
 	return err;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_set_xsk_pool);

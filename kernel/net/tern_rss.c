@@ -80,6 +80,7 @@ void tern_steer_init(struct tern_net *net)
 	struct tern_rss *rss = &net->steer.rss;
 
 	INIT_LIST_HEAD(&net->steer.rules);
+	net->steer.detached = TERN_NO_CHANNEL;
 	netdev_rss_key_fill(rss->key, sizeof(rss->key));
 	rss->fields[TERN_RSS_IPV4] = TERN_RSS_L3;
 	rss->fields[TERN_RSS_IPV6] = TERN_RSS_L3;
@@ -105,6 +106,8 @@ static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 i
 	for (i = 0; i < TERN_RSS_ENTRIES; i++) {
 		/* After a reset there may be fewer channels. */
 		index = rss->indir[i] % queues->config.channels;
+		if (index == net->steer.detached)
+			index = (index + 1) % queues->config.channels;
 		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
 }
@@ -174,6 +177,7 @@ void tern_steer_stop(struct tern_net *net)
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return;
+	net->steer.detached = TERN_NO_CHANNEL;
 	tern_ntuple_stop(net);
 	/* On failure the device refuses to destroy the group, and is stopped. */
 	tern_set_rx_default(net, TERN_DEST_NONE, 0);
@@ -182,22 +186,70 @@ void tern_steer_stop(struct tern_net *net)
 		tern_rss_destroy(net, ethtool_rxfh_context_priv(ctx));
 }
 
-/* Replaces the contents of a group, also in the device. */
-static int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
+/* Replaces the contents of a group in the device, if it exists there. */
+static int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
 			   const struct tern_rss *next)
 {
 	struct tern_cmd_rss cmd;
+
+	if (!rss->created)
+		return 0;
+	tern_rss_cmd(net, next, rss->id, &cmd);
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd, sizeof(cmd),
+			     NULL, 0);
+}
+
+/* The same for all groups, after another channel was detached. */
+static int tern_rss_modify_all(struct tern_net *net)
+{
+	struct ethtool_rxfh_context *ctx;
+	unsigned long context;
+	struct tern_rss *rss;
 	int err;
 
-	if (rss->created) {
-		tern_rss_cmd(net, next, rss->id, &cmd);
-		err = tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd,
-				    sizeof(cmd), NULL, 0);
+	err = tern_rss_modify(net, &net->steer.rss, &net->steer.rss);
+	xa_for_each(&net->netdev->ethtool->rss_ctx, context, ctx) {
 		if (err)
 			return err;
+		rss = ethtool_rxfh_context_priv(ctx);
+		err = tern_rss_modify(net, rss, rss);
 	}
-	*rss = *next;
-	return 0;
+	return err;
+}
+
+/**
+ * tern_steer_detach() - keep frames from a receive queue
+ * @net: the network device, with more than one channel
+ * @channel: index of the channel, whose queue can be destroyed then
+ *
+ * The next channel takes its place in RSS groups; its ntuple rules are gone until
+ * tern_steer_attach(). RTNL held.
+ *
+ * Return: 0, or an error, after which all steering must be stopped.
+ */
+int tern_steer_detach(struct tern_net *net, unsigned int channel)
+{
+	net->steer.detached = channel;
+	tern_ntuple_detach(net, channel);
+	return tern_rss_modify_all(net);
+}
+
+/* Undoes tern_steer_detach(), with the same errors. */
+int tern_steer_attach(struct tern_net *net, unsigned int channel)
+{
+	net->steer.detached = TERN_NO_CHANNEL;
+	return tern_rss_modify_all(net) ?: tern_ntuple_attach(net, channel);
+}
+
+/* Replaces the contents of a group. */
+static int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
+			   const struct tern_rss *next)
+{
+	int err = tern_rss_modify(net, rss, next);
+
+	if (!err)
+		*rss = *next;
+	return err;
 }
 
 /* Applies the changes in @param to @rss. */

@@ -3,6 +3,7 @@
 #ifndef TERN_STEER_H
 #define TERN_STEER_H
 
+#include <linux/limits.h>
 #include <linux/list.h>
 #include <linux/types.h>
 
@@ -11,6 +12,7 @@
 /* RSS groups of the network device, the default one included. */
 #define TERN_MAX_RSS		32
 #define TERN_RSS_KEY_SIZE	40
+#define TERN_NO_CHANNEL		UINT_MAX
 /* Rules of the network device. Their location is their priority. */
 #define TERN_MAX_RULES		1024
 #define TERN_RULE_PRIORITY	0x20000
@@ -38,11 +40,14 @@ struct tern_rss {
 /**
  * struct tern_steer - steering of the network device
  * @rss: the default RSS group; the core has those of contexts
+ * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL if there
+ *	is none
  * @rules: rules, sorted by location
  * @num_rules: number of @rules
  */
 struct tern_steer {
 	struct tern_rss rss;
+	unsigned int detached;
 	struct list_head rules;
 	unsigned int num_rules;
 };
@@ -51,6 +56,8 @@ struct tern_steer {
 void tern_steer_init(struct tern_net *net);
 int tern_steer_start(struct tern_net *net);
 void tern_steer_stop(struct tern_net *net);
+int tern_steer_detach(struct tern_net *net, unsigned int channel);
+int tern_steer_attach(struct tern_net *net, unsigned int channel);
 void tern_rss_spread(struct tern_net *net, unsigned int channels);
 u32 tern_get_rxfh_size(struct net_device *netdev);
 u32 tern_get_rxfh_key_size(struct net_device *netdev);
@@ -77,6 +84,8 @@ u64 tern_rss_to_rxh(u8 fields);
 /* tern_ntuple.c */
 int tern_ntuple_start(struct tern_net *net);
 void tern_ntuple_stop(struct tern_net *net);
+int tern_ntuple_attach(struct tern_net *net, unsigned int channel);
+void tern_ntuple_detach(struct tern_net *net, unsigned int channel);
 void tern_ntuple_free(struct tern_net *net);
 bool tern_ntuple_uses_rss(const struct tern_net *net, u32 context);
 int tern_ntuple_get(struct tern_net *net, struct ethtool_rxnfc *info, u32 *locations);

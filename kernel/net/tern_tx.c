@@ -307,8 +307,7 @@ unwind:
  * @num: number of @frames
  * @pooled: the frames are buffers of a receive queue with an XDP program
  *
- * The queues may have stopped unless NAPI of one of them calls. Softirqs are
- * disabled.
+ * The channel may have stopped unless its own NAPI calls. Softirqs are disabled.
  *
  * Return: the number of frames that were taken.
  */
@@ -318,8 +317,8 @@ int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, boo
 	int n = 0;
 
 	__netif_tx_lock(txq, smp_processor_id());
-	/* Stopping the queues takes this lock after it has cleared the flag. */
-	if (READ_ONCE(ch->net->queues_up)) {
+	/* Stopping the channel takes this lock after it has cleared the flag. */
+	if (READ_ONCE(ch->up)) {
 		txq_trans_cond_update(txq);
 		while (n < num && !tern_tx_xdp_frame(ch, frames[n], pooled))
 			n++;

@@ -75,6 +75,19 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 	}
 }
 
+/* Checks that no RSS group and no rule refers to a queue that is destroyed. */
+static void tern_test_check_dangling(struct tern_test_net *fake,
+				     const struct tern_cmd_object *queue)
+{
+	bool used = fake->flows && fake->flow.dest == TERN_DEST_ETH_QUEUE &&
+		    fake->flow.dest_id == queue->id;
+	unsigned int i;
+
+	for (i = 0; fake->rss_groups && i < TERN_RSS_ENTRIES; i++)
+		used |= fake->rss.entries[i] == queue->id;
+	fake->dangling += used;
+}
+
 /* Executes a command. Returns the length of the reply. */
 static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 			     const void *in, void *out)
@@ -106,9 +119,11 @@ static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 		return sizeof(port);
 	case TERN_CMD_CREATE_ETH_QUEUE:
 		WRITE_ONCE(fake->eth_queues, fake->eth_queues + 1);
+		fake->eth_created++;
 		break;
 	case TERN_CMD_DESTROY_ETH_QUEUE:
 		WRITE_ONCE(fake->eth_queues, fake->eth_queues - 1);
+		tern_test_check_dangling(fake, in);
 		return 0;
 	case TERN_CMD_MODIFY_CQ:
 		tern_test_moderate(fake, in);

@@ -26,6 +26,8 @@ struct tern_test_net {
 	struct tern_cmd_set_rx_filter filter;
 	u64 counters[TERN_ETH_CNT_NUM];
 	int eth_queues;
+	unsigned int eth_created;	/* queues, ever */
+	unsigned int dangling;	/* queues destroyed while steering referred to them */
 	int rss_groups;
 	int flows;
 	struct tern_cmd_rss rss;		/* last CREATE_RSS or MODIFY_RSS */

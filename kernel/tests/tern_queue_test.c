@@ -320,6 +320,101 @@ static void tern_test_xps(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
 }
 
+/* Where frames go: to the four channels by RSS, and to the third by a rule. */
+static void tern_test_expect_steered(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->rss.entries[i]),
+				tern_test_channel(test, i % 4)->rx.id);
+	KUNIT_EXPECT_EQ(test, fake->flows, 1);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->flow.dest_id),
+			tern_test_channel(test, 2)->rx.id);
+	KUNIT_EXPECT_EQ(test, fake->rss_groups, 1);
+	KUNIT_EXPECT_EQ(test, fake->eth_queues, 8);
+	KUNIT_EXPECT_EQ(test, fake->dangling, 0);
+}
+
+static int tern_test_set_pool(struct kunit *test, u16 qid)
+{
+	int err;
+
+	rtnl_lock();
+	err = tern_net_set_xsk_pool(tern_test_net(test), NULL, qid);
+	rtnl_unlock();
+	return err;
+}
+
+/* Another pool of an AF_XDP socket recreates the queues of its channel only. */
+static void tern_test_replace(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct net_device *netdev = fake->tdev.net->netdev;
+	struct ethtool_rxnfc info = {
+		.cmd = ETHTOOL_SRXCLSRLINS,
+		.fs = {
+			.flow_type = TCP_V4_FLOW,
+			.location = 5,
+			.ring_cookie = 2,
+			.h_u.tcp_ip4_spec.pdst = htons(80),
+			.m_u.tcp_ip4_spec.pdst = htons(0xffff),
+		},
+	};
+	u32 ids[4];
+	unsigned int i;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	rtnl_lock();
+	KUNIT_ASSERT_EQ(test, netdev->ethtool_ops->set_rxnfc(netdev, &info), 0);
+	rtnl_unlock();
+	tern_test_expect_steered(test);
+	for (i = 0; i < 4; i++)
+		ids[i] = tern_test_channel(test, i)->rx.id;
+
+	fake->eth_created = 0;
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	KUNIT_EXPECT_EQ(test, fake->eth_created, 2);
+	for (i = 0; i < 4; i++)
+		KUNIT_EXPECT_EQ(test, tern_test_channel(test, i)->rx.id == ids[i], i != 2);
+	tern_test_expect_steered(test);
+	for (i = 0; i < 4; i++) {
+		KUNIT_EXPECT_FALSE(test, netif_tx_queue_stopped(netdev_get_tx_queue(netdev, i)));
+		KUNIT_EXPECT_TRUE(test, tern_test_channel(test, i)->up);
+	}
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 2), NETDEV_TX_OK);
+	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 2)->tx.pi, 1);
+}
+
+static bool tern_test_is_up(struct kunit *test)
+{
+	return READ_ONCE(tern_test_channel(test, 2)->up);
+}
+
+/* If the device refuses, all queues are recreated, once it accepts them. */
+static void tern_test_replace_refused(struct kunit *test)
+{
+	static const u16 opcodes[] = { TERN_CMD_MODIFY_RSS, TERN_CMD_CREATE_ETH_QUEUE };
+	struct tern_test_net *fake = test->priv;
+	unsigned int i;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		fake->eth_created = 0;
+		WRITE_ONCE(fake->refused, opcodes[i]);
+		KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), -ENOMEM);
+		WRITE_ONCE(fake->refused, 0);
+		KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_is_up, test));
+		KUNIT_EXPECT_EQ(test, fake->eth_created, 8);
+		KUNIT_EXPECT_EQ(test, fake->eth_queues, 8);
+		KUNIT_EXPECT_EQ(test, fake->rss_groups, 1);
+		KUNIT_EXPECT_EQ(test, fake->dangling, 0);
+	}
+}
+
 static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_removed_queue),
 	KUNIT_CASE(tern_test_watchdog),
@@ -327,6 +422,8 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_room),
 	KUNIT_CASE(tern_test_coalesce_refused),
 	KUNIT_CASE(tern_test_xps),
+	KUNIT_CASE(tern_test_replace),
+	KUNIT_CASE(tern_test_replace_refused),
 	{}
 };
 
