@@ -45,7 +45,7 @@ static int tern_cc_set(struct devlink *devlink, u32 id,
 	err = tern_cmd_exec(&tdev->core, TERN_CMD_SET_CC, &cmd, sizeof(cmd),
 			    NULL, 0);
 	if (err == -EINVAL)
-		NL_SET_ERR_MSG(extack, "out of range");
+		NL_SET_ERR_MSG_MOD(extack, "out of range");
 	return err;
 }
 

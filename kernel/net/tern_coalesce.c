@@ -96,11 +96,11 @@ int tern_get_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 static int tern_check_moderation(u32 usecs, u32 frames, struct netlink_ext_ack *extack)
 {
 	if (usecs > U16_MAX || frames > U16_MAX) {
-		NL_SET_ERR_MSG(extack, "at most 65535 usecs and frames");
+		NL_SET_ERR_MSG_MOD(extack, "at most 65535 usecs and frames");
 		return -ERANGE;
 	}
 	if (!usecs && frames > 1) {
-		NL_SET_ERR_MSG(extack, "more than one frame needs usecs");
+		NL_SET_ERR_MSG_MOD(extack, "more than one frame needs usecs");
 		return -EINVAL;
 	}
 	return 0;

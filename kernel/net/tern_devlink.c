@@ -53,7 +53,7 @@ static int tern_fatal_recover(struct devlink_health_reporter *reporter,
 	struct tern_dev *tdev = devlink_health_reporter_priv(reporter);
 
 	if (test_bit(TERN_DEV_HELD, &tdev->flags)) {
-		NL_SET_ERR_MSG(extack, "the device is suspended or being reset");
+		NL_SET_ERR_MSG_MOD(extack, "the device is suspended or being reset");
 		return -EBUSY;
 	}
 	return tern_dev_recover(tdev);

@@ -66,7 +66,7 @@ static int tern_set_ringparam(struct net_device *netdev,
 
 	if (ring->rx_pending < BIT(TERN_RING_LOG_MIN) ||
 	    ring->tx_pending < BIT(TERN_RING_LOG_MIN)) {
-		NL_SET_ERR_MSG(extack, "a ring has at least 64 descriptors");
+		NL_SET_ERR_MSG_MOD(extack, "a ring has at least 64 descriptors");
 		return -EINVAL;
 	}
 	config.rx_log_size = order_base_2(ring->rx_pending);

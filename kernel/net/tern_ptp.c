@@ -184,7 +184,7 @@ int tern_hwtstamp_set(struct net_device *netdev, struct kernel_hwtstamp_config *
 	if (!net->ptp.clock)
 		return -EOPNOTSUPP;
 	if (config->tx_type != HWTSTAMP_TX_OFF && config->tx_type != HWTSTAMP_TX_ON) {
-		NL_SET_ERR_MSG(extack, "the device does not change frames");
+		NL_SET_ERR_MSG_MOD(extack, "the device does not change frames");
 		return -ERANGE;
 	}
 	if (config->rx_filter != HWTSTAMP_FILTER_NONE)

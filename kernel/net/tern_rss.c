@@ -259,12 +259,12 @@ static int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param 
 	unsigned int i;
 
 	if (param->hfunc != ETH_RSS_HASH_NO_CHANGE && param->hfunc != ETH_RSS_HASH_TOP) {
-		NL_SET_ERR_MSG(extack, "only the Toeplitz hash is supported");
+		NL_SET_ERR_MSG_MOD(extack, "only the Toeplitz hash is supported");
 		return -EOPNOTSUPP;
 	}
 	if (param->input_xfrm != RXH_XFRM_NO_CHANGE) {
 		if (param->input_xfrm & ~RXH_XFRM_SYM_XOR) {
-			NL_SET_ERR_MSG(extack, "only symmetric-xor is supported");
+			NL_SET_ERR_MSG_MOD(extack, "only symmetric-xor is supported");
 			return -EOPNOTSUPP;
 		}
 		rss->symmetric = param->input_xfrm & RXH_XFRM_SYM_XOR;
@@ -352,13 +352,13 @@ int tern_set_rxfh_fields(struct net_device *netdev,
 	if (!rss)
 		return -ENOENT;
 	if (index < 0) {
-		NL_SET_ERR_MSG(extack, "the flow type has the fields of its IP version");
+		NL_SET_ERR_MSG_MOD(extack, "the flow type has the fields of its IP version");
 		return -EOPNOTSUPP;
 	}
 	next = *rss;
 	if (tern_rss_from_rxh(fields->data, &next.fields[index]) ||
 	    (index <= TERN_RSS_IPV6 && next.fields[index] & ~TERN_RSS_L3)) {
-		NL_SET_ERR_MSG(extack, "the device does not hash these fields");
+		NL_SET_ERR_MSG_MOD(extack, "the device does not hash these fields");
 		return -EOPNOTSUPP;
 	}
 	return tern_rss_update(net, rss, &next);
@@ -377,7 +377,7 @@ int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return -EOPNOTSUPP;
 	if (param->rss_context >= le32_to_cpu(net->tdev->caps.max_rss)) {
-		NL_SET_ERR_MSG(extack, "the device has no more RSS groups");
+		NL_SET_ERR_MSG_MOD(extack, "the device has no more RSS groups");
 		return -ENOSPC;
 	}
 	/* Unspecified settings are copied from the default context. */
@@ -418,7 +418,7 @@ int tern_remove_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 	struct tern_net *net = netdev_priv(netdev);
 
 	if (tern_ntuple_uses_rss(net, context)) {
-		NL_SET_ERR_MSG(extack, "an ntuple rule uses the context");
+		NL_SET_ERR_MSG_MOD(extack, "an ntuple rule uses the context");
 		return -EBUSY;
 	}
 	tern_rss_destroy(net, ethtool_rxfh_context_priv(ctx));

@@ -49,11 +49,11 @@ static int tern_xdp_check(const struct tern_net_config *config,
 	if (tern_rx_fits(config))
 		return 0;
 	if (!prog->aux->xdp_has_frags) {
-		NL_SET_ERR_MSG(extack, "MTU too large for a program without fragments");
+		NL_SET_ERR_MSG_MOD(extack, "MTU too large for a program without fragments");
 		return -EOPNOTSUPP;
 	}
 	if (!(config->rx_flags & TERN_ETH_QF_SCATTER)) {
-		NL_SET_ERR_MSG(extack, "MTU too large for XDP: the device has no scatter");
+		NL_SET_ERR_MSG_MOD(extack, "MTU too large for XDP: the device has no scatter");
 		return -EOPNOTSUPP;
 	}
 	return 0;
@@ -72,7 +72,7 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		if (err)
 			return err;
 		if (!tern_xsk_fits(net, &config, prog)) {
-			NL_SET_ERR_MSG(extack, "MTU too large for the buffers of an AF_XDP socket");
+			NL_SET_ERR_MSG_MOD(extack, "MTU too large for the buffers of an AF_XDP socket");
 			return -EOPNOTSUPP;
 		}
 		/* The program needs frames as received. */
@@ -85,7 +85,7 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		err = tern_net_reconfigure(net, &config);
 		if (err) {
 			WRITE_ONCE(net->xdp_prog, old);
-			NL_SET_ERR_MSG(extack, "cannot create queues for XDP");
+			NL_SET_ERR_MSG_MOD(extack, "cannot create queues for XDP");
 			return err;
 		}
 	}
