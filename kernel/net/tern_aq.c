@@ -172,9 +172,10 @@ static void tern_aq_put(struct tern_aq *aq, unsigned int index)
 static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
 {
 	u32 tag = le32_to_cpu(entry->tag);
-	unsigned int index = tern_tag_slot(tag);
 	struct tern_cmd_slot *slot;
+	unsigned int index;
 
+	index = tern_tag_slot(tag);
 	lockdep_assert_held(&aq->lock);
 
 	if (index >= TERN_AQ_SIZE)
@@ -373,11 +374,13 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len)
 {
 	struct tern_aq *aq = &tdev->aq;
-	struct tern_cmd_slot *slot = &aq->slots[index];
-	dma_addr_t mbox = aq->dma + offsetof(struct tern_aq_mem, mbox[index]);
 	struct tern_aq_entry *entry;
+	struct tern_cmd_slot *slot;
 	unsigned long flags;
+	dma_addr_t mbox;
 
+	mbox = aq->dma + offsetof(struct tern_aq_mem, mbox[index]);
+	slot = &aq->slots[index];
 	spin_lock_irqsave(&aq->lock, flags);
 	reinit_completion(&slot->done);
 	slot->tag = tern_tag_make(index, aq->count++);

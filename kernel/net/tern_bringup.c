@@ -79,8 +79,8 @@ static int tern_hw_reset(struct tern_dev *tdev)
 
 static int tern_hw_check_version(struct tern_dev *tdev)
 {
-	u32 magic = tern_read(tdev, TERN_REG_MAGIC);
 	u32 version = tern_read(tdev, TERN_REG_VERSION);
+	u32 magic = tern_read(tdev, TERN_REG_MAGIC);
 
 	if (magic != TERN_MAGIC)
 		return -ENODEV;
@@ -108,8 +108,8 @@ static int tern_hw_enable(struct tern_dev *tdev)
 
 static int tern_hw_query_caps(struct tern_dev *tdev)
 {
-	struct tern_core *core = &tdev->core;
 	struct tern_rsp_caps *caps = &tdev->caps;
+	struct tern_core *core = &tdev->core;
 	int err;
 
 	err = tern_cmd_exec(core, TERN_CMD_QUERY_CAPS, NULL, 0, caps, sizeof(*caps));

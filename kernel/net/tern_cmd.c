@@ -131,8 +131,8 @@ static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 
 static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
-	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
 	unsigned long deadline = jiffies + tern_cmd_timeout(tdev, opcode);
+	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
 
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*

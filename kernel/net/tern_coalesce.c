@@ -18,8 +18,9 @@ static void tern_dim_apply(struct tern_net *net, struct tern_net_cq *cq,
 static void tern_rx_dim_work(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
-	struct tern_channel *ch = container_of(dim, struct tern_channel, rx.cq.dim);
+	struct tern_channel *ch;
 
+	ch = container_of(dim, struct tern_channel, rx.cq.dim);
 	tern_dim_apply(ch->net, &ch->rx.cq,
 		       net_dim_get_rx_moderation(dim->mode, dim->profile_ix));
 }
@@ -27,8 +28,9 @@ static void tern_rx_dim_work(struct work_struct *work)
 static void tern_tx_dim_work(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
-	struct tern_channel *ch = container_of(dim, struct tern_channel, tx.cq.dim);
+	struct tern_channel *ch;
 
+	ch = container_of(dim, struct tern_channel, tx.cq.dim);
 	tern_dim_apply(ch->net, &ch->tx.cq,
 		       net_dim_get_tx_moderation(dim->mode, dim->profile_ix));
 }
@@ -54,8 +56,9 @@ static void tern_dim_sample(struct tern_net_cq *cq, u64 packets, u64 bytes)
 void tern_dim_update(struct tern_channel *ch)
 {
 	struct tern_net *net = ch->net;
-	struct tern_stats *stats = &net->stats[ch->index];
+	struct tern_stats *stats;
 
+	stats = &net->stats[ch->index];
 	/* NAPI is the writer of the statistics. */
 	if (READ_ONCE(net->rx_moderation.adaptive))
 		tern_dim_sample(&ch->rx.cq,

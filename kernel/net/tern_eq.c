@@ -57,8 +57,9 @@ static const void *tern_eq_entry(const struct tern_eq *eq, u32 index)
 bool tern_eq_pending(const struct tern_eq *eq)
 {
 	u32 ci = READ_ONCE(eq->ci);
-	const __le32 *phase = tern_eq_entry(eq, ci) + eq->entry_size - sizeof(*phase);
+	const __le32 *phase;
 
+	phase = tern_eq_entry(eq, ci) + eq->entry_size - sizeof(*phase);
 	return tern_phase_valid(le32_to_cpu(READ_ONCE(*phase)), ci, eq->log_size);
 }
 

@@ -62,8 +62,9 @@ static int tern_set_ringparam(struct net_device *netdev,
 			      struct netlink_ext_ack *extack)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config = net->config;
+	struct tern_net_config config;
 
+	config = net->config;
 	if (ring->rx_pending < BIT(TERN_RING_LOG_MIN) ||
 	    ring->tx_pending < BIT(TERN_RING_LOG_MIN)) {
 		NL_SET_ERR_MSG_MOD(extack, "a ring has at least 64 descriptors");
@@ -89,8 +90,9 @@ static void tern_get_channels(struct net_device *netdev,
 static int tern_set_channels(struct net_device *netdev, struct ethtool_channels *channels)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config = net->config;
+	struct tern_net_config config;
 
+	config = net->config;
 	/* The core has compared it with the maximum, the table and the rules. */
 	config.channels = channels->combined_count;
 	if (config.channels == net->config.channels)

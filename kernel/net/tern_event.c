@@ -16,8 +16,9 @@ bool tern_async_eq_pending(struct tern_dev *tdev)
 irqreturn_t tern_admin_irq(int irq, void *data)
 {
 	struct tern_dev *tdev = data;
-	bool answers = tern_aq_reap(tdev);
+	bool answers;
 
+	answers = tern_aq_reap(tdev);
 	/*
 	 * A spurious interrupt may signal a fatal device error. If there is only one
 	 * vector, completions raise it, too, and the health work must detect errors.

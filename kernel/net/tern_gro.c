@@ -73,9 +73,9 @@ bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *c
 	u32 segs = FIELD_GET(TERN_ETH_COALESCED_SEGS_MASK, coalesced);
 	u32 mss = FIELD_GET(TERN_ETH_COALESCED_MSS_MASK, coalesced);
 	struct skb_shared_info *sinfo = skb_shinfo(skb);
-	const struct tcphdr *th;
 	u32 len = skb->len + ETH_HLEN;
 	int offset, type, headers;
+	const struct tcphdr *th;
 	__be16 protocol;
 
 	offset = tern_gro_tag(skb, &protocol);

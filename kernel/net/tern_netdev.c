@@ -77,8 +77,9 @@ free_queues:
 static int tern_net_stop(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_queues *queues = rtnl_dereference(net->queues);
+	struct tern_queues *queues;
 
+	queues = rtnl_dereference(net->queues);
 	/* It was already stopped before a reset. */
 	if (!net->open)
 		return 0;
@@ -107,9 +108,10 @@ static bool tern_mtu_fits_xdp(struct tern_net *net, const struct tern_net_config
 static int tern_change_mtu(struct net_device *netdev, int mtu)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config = net->config;
+	struct tern_net_config config;
 	int err;
 
+	config = net->config;
 	config.frame_len = tern_frame_len(mtu);
 	if (!tern_mtu_fits_xdp(net, &config) ||
 	    !tern_xsk_fits(net, &config, net->xdp_prog))
@@ -157,8 +159,9 @@ static netdev_features_t tern_fix_features(struct net_device *netdev,
 static int tern_set_features(struct net_device *netdev, netdev_features_t features)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config = net->config;
+	struct tern_net_config config;
 
+	config = net->config;
 	config.rx_flags = tern_rx_flags(net, features);
 	if (config.rx_flags == net->config.rx_flags)
 		return 0;
@@ -201,10 +204,12 @@ static int tern_set_vlan(struct net_device *netdev, __be16 proto, u16 vid, bool 
 {
 	struct tern_net *net = netdev_priv(netdev);
 	__le32 bit = cpu_to_le32(BIT(vid % 32));
-	__le32 *word = &net->filter.vlans[vid / 32];
-	__le32 before = *word;
+	__le32 before;
+	__le32 *word;
 	int err = 0;
 
+	word = &net->filter.vlans[vid / 32];
+	before = *word;
 	if (proto != htons(ETH_P_8021Q))
 		return -EPROTONOSUPPORT;
 	*word = on ? before | bit : before & ~bit;
@@ -303,10 +308,10 @@ EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
 static void tern_net_set_features(struct tern_net *net)
 {
 	netdev_features_t hw = NETIF_F_SG, on = NETIF_F_SG | NETIF_F_HIGHDMA;
-	struct net_device *netdev = net->netdev;
 	xdp_features_t xdp = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
 			     NETDEV_XDP_ACT_NDO_XMIT | NETDEV_XDP_ACT_NDO_XMIT_SG |
 			     NETDEV_XDP_ACT_XSK_ZEROCOPY;
+	struct net_device *netdev = net->netdev;
 
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD)) {
 		hw |= TERN_OFFLOADS | NETIF_F_RXCSUM | NETIF_F_HW_VLAN_CTAG_TX |

@@ -67,9 +67,10 @@ static int tern_channel_irq(const struct tern_channel *ch)
 static int tern_channel_alloc(struct tern_channel *ch, const struct tern_net_config *config)
 {
 	struct tern_net *net = ch->net;
-	struct tern_dev *tdev = net->tdev;
+	struct tern_dev *tdev;
 	int err;
 
+	tdev = net->tdev;
 	netif_napi_add_config(net->netdev, &ch->napi, tern_net_poll, ch->index);
 	tern_dim_init(ch);
 	err = tern_tx_alloc(ch, config->tx_log_size);

@@ -325,8 +325,8 @@ int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 
 int tern_get_rxfh_fields(struct net_device *netdev, struct ethtool_rxfh_fields *fields)
 {
-	struct tern_net *net = netdev_priv(netdev);
 	int index = tern_rss_index(fields->flow_type, false);
+	struct tern_net *net = netdev_priv(netdev);
 	const struct tern_rss *rss;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING) || index < 0)
@@ -342,8 +342,8 @@ int tern_set_rxfh_fields(struct net_device *netdev,
 			 const struct ethtool_rxfh_fields *fields,
 			 struct netlink_ext_ack *extack)
 {
-	struct tern_net *net = netdev_priv(netdev);
 	int index = tern_rss_index(fields->flow_type, true);
+	struct tern_net *net = netdev_priv(netdev);
 	struct tern_rss *rss, next;
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
@@ -368,9 +368,9 @@ int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 			     const struct ethtool_rxfh_param *param,
 			     struct netlink_ext_ack *extack)
 {
-	struct tern_net *net = netdev_priv(netdev);
 	struct tern_rss *rss = ethtool_rxfh_context_priv(ctx);
 	u32 *indir = ethtool_rxfh_context_indir(ctx);
+	struct tern_net *net = netdev_priv(netdev);
 	unsigned int i;
 	int err;
 

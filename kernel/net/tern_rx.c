@@ -268,8 +268,9 @@ static enum tern_xdp_result tern_rx_xdp_run(struct tern_channel *ch, struct bpf_
 {
 	struct net_device *netdev = ch->net->netdev;
 	struct xdp_buff *xdp = &buff->xdp;
-	u32 verdict = bpf_prog_run_xdp(prog, xdp);
+	u32 verdict;
 
+	verdict = bpf_prog_run_xdp(prog, xdp);
 	switch (verdict) {
 	case XDP_PASS:
 		return TERN_XDP_PASS;
@@ -337,8 +338,8 @@ static u32 tern_rx_num_buffers(const struct tern_rx *rx, const struct tern_cqe *
 
 static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe, u32 num)
 {
-	u32 len = le32_to_cpu(cqe->byte_len);
 	u32 max_len = READ_ONCE(rx->frame_len);
+	u32 len = le32_to_cpu(cqe->byte_len);
 
 	if (cqe->srqn) {
 		if (!(rx->flags & TERN_ETH_QF_COALESCE))
@@ -418,8 +419,8 @@ static bool tern_rx_one(struct tern_channel *ch, struct bpf_prog *prog,
 
 int tern_rx_poll(struct tern_channel *ch, int budget)
 {
-	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
 	struct tern_stats *stats = &ch->net->stats[ch->index];
+	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
 	u64 count[TERN_RX_STAT_NUM] = {};
 	struct tern_rx *rx = &ch->rx;
 	const struct tern_cqe *cqe;

@@ -143,8 +143,8 @@ void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum)
 /* Atomic context: device counters are as old as the previous call. */
 void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats)
 {
-	struct tern_net *net = netdev_priv(netdev);
 	u64 tx[TERN_TX_STAT_NUM] = {}, rx[TERN_RX_STAT_NUM] = {};
+	struct tern_net *net = netdev_priv(netdev);
 	u64 no_buffer, too_long, multicast;
 	unsigned int start;
 

@@ -199,14 +199,16 @@ static netdev_tx_t tern_tx_refuse(struct sk_buff *skb, struct net_device *netdev
 
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 {
-	u16 index = skb_get_queue_mapping(skb);
-	struct netdev_queue *txq = netdev_get_tx_queue(netdev, index);
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_queues *queues = rcu_dereference_bh(net->queues);
+	u16 index = skb_get_queue_mapping(skb);
+	struct tern_queues *queues;
+	struct netdev_queue *txq;
 	struct tern_channel *ch;
 	struct tern_tx *tx;
 	bool kick;
 
+	txq = netdev_get_tx_queue(netdev, index);
+	queues = rcu_dereference_bh(net->queues);
 	/* Senders without a qdisc may have chosen a queue that was removed since. */
 	if (unlikely(!queues || index >= queues->config.channels))
 		return tern_tx_refuse(skb, netdev);
@@ -257,8 +259,8 @@ netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *ne
 /* Sends an XDP frame. The caller holds the queue's lock and kicks. */
 static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, bool pooled)
 {
-	struct device *dev = tern_dma_dev(ch->net->tdev);
 	enum tern_tx_mapping mapping = pooled ? TERN_TX_UNMAPPED : TERN_TX_SINGLE;
+	struct device *dev = tern_dma_dev(ch->net->tdev);
 	const struct skb_shared_info *sinfo = NULL;
 	struct tern_tx *tx = &ch->tx;
 	unsigned int i, parts = 1;

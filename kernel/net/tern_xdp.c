@@ -62,8 +62,8 @@ static int tern_xdp_check(const struct tern_net_config *config,
 static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 			  struct netlink_ext_ack *extack)
 {
-	struct bpf_prog *old = net->xdp_prog;
 	struct tern_net_config config = net->config;
+	struct bpf_prog *old = net->xdp_prog;
 	int err;
 
 	config.xdp = prog;
@@ -143,9 +143,10 @@ static int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool,
 int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_queues *queues = rcu_dereference(net->queues);
+	struct tern_queues *queues;
 	struct tern_channel *ch;
 
+	queues = rcu_dereference(net->queues);
 	if (!queues || !READ_ONCE(net->queues_up))
 		return -ENETDOWN;
 	if (qid >= queues->config.channels)

@@ -292,15 +292,16 @@ static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *de
 			      u32 num)
 {
 	const struct xsk_tx_metadata_ops *ops = ch->net->netdev->xsk_tx_metadata_ops;
-	struct tern_tx *tx = &ch->tx;
-	struct xsk_buff_pool *pool = tx->xsk_pool;
 	struct tern_xsk_request request = {};
 	struct xsk_tx_metadata *meta = NULL;
-	struct tern_tx_slot *slot;
+	struct tern_tx *tx = &ch->tx;
+	struct xsk_buff_pool *pool;
 	u32 bytes = 0, pi = tx->pi;
+	struct tern_tx_slot *slot;
 	dma_addr_t dma;
 	u32 i;
 
+	pool = tx->xsk_pool;
 	if (ops) {
 		meta = xsk_buff_get_metadata(pool, descs[0].addr, descs[0].options);
 		xsk_tx_metadata_request(pool, &meta, ops, &request);
@@ -337,14 +338,15 @@ static void tern_xsk_tx_refuse(struct tern_tx *tx, u32 num)
 /* Sends up to @max descriptors. Returns their number. */
 static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 {
-	struct tern_tx *tx = &ch->tx;
-	const struct xdp_desc *descs = tx->xsk_pool->tx_descs;
-	struct tern_xsk_frame frame;
 	struct tern_stats *stats = &ch->net->stats[ch->index];
 	u64 count[TERN_TX_STAT_NUM] = {};
+	struct tern_tx *tx = &ch->tx;
+	const struct xdp_desc *descs;
+	struct tern_xsk_frame frame;
 	u32 pi = tx->pi;
 	u32 num, i;
 
+	descs = tx->xsk_pool->tx_descs;
 	num = xsk_tx_peek_release_desc_batch(tx->xsk_pool, max);
 	for (i = 0; i < num; i += frame.num) {
 		frame = tern_xsk_next_frame(&descs[i], num - i, &tx->xsk_skip);
@@ -366,11 +368,12 @@ static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 bool tern_xsk_tx(struct tern_channel *ch)
 {
 	struct netdev_queue *txq = tern_txq(ch);
-	struct xsk_buff_pool *pool = ch->tx.xsk_pool;
-	struct tern_tx *tx = &ch->tx;
 	u32 limit = TERN_XSK_TX_BATCH, num = 0;
+	struct tern_tx *tx = &ch->tx;
+	struct xsk_buff_pool *pool;
 	u32 room;
 
+	pool = ch->tx.xsk_pool;
 	if (xsk_uses_need_wakeup(pool)) {
 		xsk_set_tx_need_wakeup(pool);
 		/* Before the last check of the ring: a later frame sees the flag. */
@@ -420,8 +423,8 @@ static void tern_xsk_tx_part(struct tern_tx *tx, u32 index, struct xdp_buff *xdp
  */
 bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 {
-	struct netdev_queue *txq = tern_txq(ch);
 	struct xdp_buff *parts[TERN_ETH_MAX_RXD];
+	struct netdev_queue *txq = tern_txq(ch);
 	u32 num = tern_xsk_split(xdp, parts);
 	struct tern_tx *tx = &ch->tx;
 	bool room;
