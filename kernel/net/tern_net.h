@@ -432,8 +432,6 @@ int tern_rx_poll(struct tern_channel *ch, int budget);
 #if IS_ENABLED(CONFIG_KUNIT)
 struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
 				      const struct tern_net_config *config);
-struct page *tern_rx_alloc_page(struct page_pool *pool, struct tern_rx_slot *slot,
-				gfp_t gfp);
 #endif
 
 /* tern_gro.c */

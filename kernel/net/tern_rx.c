@@ -76,16 +76,6 @@ bool tern_rx_fits(const struct tern_net_config *config)
 	return tern_rx_layout(&single).buf_size <= PAGE_SIZE;
 }
 
-/* Allocates at least @slot->size bytes. Returns NULL without memory. */
-VISIBLE_IF_KUNIT struct page *tern_rx_alloc_page(struct page_pool *pool,
-						 struct tern_rx_slot *slot,
-						 gfp_t gfp)
-{
-	KUNIT_STATIC_STUB_REDIRECT(tern_rx_alloc_page, pool, slot, gfp);
-	return page_pool_alloc(pool, &slot->offset, &slot->size, gfp);
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_rx_alloc_page);
-
 static void tern_rx_count_fail(struct tern_channel *ch)
 {
 	struct tern_stats *stats = &ch->net->stats[ch->index];
@@ -114,7 +104,7 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 	while (tern_ring_free(rx->pi, rx->ci, rx->log_size)) {
 		slot = tern_rx_slot(rx, rx->pi);
 		slot->size = rx->buf_size;
-		slot->page = tern_rx_alloc_page(rx->pool, slot, gfp);
+		slot->page = page_pool_alloc(rx->pool, &slot->offset, &slot->size, gfp);
 		if (!slot->page) {
 			tern_rx_count_fail(ch);
 			break;
