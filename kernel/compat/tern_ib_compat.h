@@ -166,6 +166,7 @@ enum {
 };
 
 struct ib_dmah {
+	struct ib_device *device;
 	u8 valid_fields;
 };
 

@@ -492,6 +492,13 @@ static inline bool tern_has_caps(const struct tern_ib_dev *dev, u64 caps)
 	return (le64_to_cpu(dev->core->caps->flags) & caps) == caps;
 }
 
+/*
+ * Tells whoever has enabled dynamic debug why a request of a user is refused.
+ * Evaluates to @err.
+ */
+#define tern_refuse(dev, err, format, ...) \
+	({ ibdev_dbg(&(dev)->ibdev, format "\n", ##__VA_ARGS__); (err); })
+
 /* Whether regions may be registered on demand. */
 static inline bool tern_has_odp(const struct tern_ib_dev *dev)
 {
@@ -804,8 +811,8 @@ int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 		   struct ib_udata *udata);
 int tern_destroy_ah(struct ib_ah *ibah, u32 flags);
 int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
-int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
-		      u16 udp_sport);
+int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
+		      const struct rdma_ah_attr *attr, u16 udp_sport);
 void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr);
 
 /* tern_ib_counters.c */

@@ -14,25 +14,27 @@
 
 /**
  * tern_av_from_attr() - convert address attributes to an address vector
+ * @dev: the device
  * @av: output
  * @attr: address with source GID and destination MAC resolved by ib_core
  * @udp_sport: UDP source port, 0 to let the device derive it
  *
  * Return: 0, or -EINVAL if RoCEv2 cannot reach the address.
  */
-int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
-		      u16 udp_sport)
+int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
+		      const struct rdma_ah_attr *attr, u16 udp_sport)
 {
 	const struct ib_global_route *grh = &attr->grh;
 
 	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE ||
 	    !(attr->ah_flags & IB_AH_GRH) || !grh->sgid_attr ||
 	    grh->sgid_attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "address without a RoCEv2 GID");
 
 	if (attr->static_rate != IB_RATE_PORT_CURRENT &&
 	    ib_rate_to_mbps(attr->static_rate) < 0)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "static rate %u",
+				   attr->static_rate);
 
 	*av = (struct tern_av){
 		.flow_label = cpu_to_le32(grh->flow_label &
@@ -99,7 +101,7 @@ int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 	if (flow_label)
 		resp.udp_sport = rdma_flow_label_to_udp_sport(flow_label);
 
-	err = tern_av_from_attr(&ah->av, attr, resp.udp_sport);
+	err = tern_av_from_attr(to_tdev(ibah->device), &ah->av, attr, resp.udp_sport);
 	if (err || !udata)
 		return err;
 

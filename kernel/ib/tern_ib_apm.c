@@ -85,14 +85,18 @@ static int tern_alt_resolve(struct ib_qp *ibqp,
 int tern_alt_path_get(struct ib_qp *ibqp, const struct tern_ureq_modify_qp *req,
 		      struct tern_alt_path *alt)
 {
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+
 	*alt = (struct tern_alt_path){};
 	if (!(req->flags & TERN_MODIFY_QP_ALT_PATH))
 		return 0;
-	if (!tern_has_cap(to_tdev(ibqp->device), TERN_CAP_APM))
-		return -EOPNOTSUPP;
+	if (!tern_has_cap(dev, TERN_CAP_APM))
+		return tern_refuse(dev, -EOPNOTSUPP, "no path migration");
 	if (!rdma_is_port_valid(ibqp->device, req->alt.port) ||
 	    req->alt.pkey_index)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "alternate path with port %u, P_Key index %u",
+				   req->alt.port, req->alt.pkey_index);
 
 	alt->dev.port = req->alt.port;
 	alt->dev.timeout = req->alt.timeout;

@@ -290,8 +290,11 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	int err;
 
 	if (attr->flags)
-		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > le32_to_cpu(dev->core->caps->max_cqe))
+		return tern_refuse(dev, -EOPNOTSUPP, "CQ flags %#x", attr->flags);
+	if (!attr->cqe)
+		return tern_refuse(dev, -EINVAL, "CQ of 0 entries");
+	if (tern_exceeds(dev, "cqe", attr->cqe,
+			 le32_to_cpu(dev->core->caps->max_cqe)))
 		return -EINVAL;
 
 	cq->eq = tern_get_eq(dev, attr->comp_vector);
@@ -417,9 +420,12 @@ int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 	if (err)
 		return err;
 
-	if (!cqe || memchr_inv(req.reserved_a0, 0, sizeof(req.reserved_a0)) ||
-	    !tern_cq_size_ok(dev, req.buf_len, req.log_size, cqe))
+	if (tern_reserved_set(dev, req.reserved_a0, sizeof(req.reserved_a0)))
 		return -EINVAL;
+	if (!cqe || !tern_cq_size_ok(dev, req.buf_len, req.log_size, cqe))
+		return tern_refuse(dev, -EINVAL,
+				   "CQ of 2^%u entries in %llu bytes, for %u",
+				   req.log_size, req.buf_len, cqe);
 
 	/* Detect a bad response buffer while the CQ uses the old ring. */
 	err = ib_respond_udata(udata, resp);

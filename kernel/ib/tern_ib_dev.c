@@ -161,7 +161,7 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 {
 	if (index)
-		return -EINVAL;
+		return tern_refuse(to_tdev(ibdev), -EINVAL, "P_Key index %u", index);
 
 	*pkey = IB_DEFAULT_PKEY_FULL;
 	return 0;
@@ -196,7 +196,7 @@ int tern_add_gid(const struct ib_gid_attr *attr, void **context)
 		return err;
 
 	if (vlan < VLAN_N_VID && !tern_has_cap(dev, TERN_CAP_VLAN))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "GID of VLAN %u", vlan);
 
 	cmd.vlan = cpu_to_le16(vlan < VLAN_N_VID ? vlan : TERN_VLAN_NONE);
 	memcpy(cmd.gid, attr->gid.raw, sizeof(cmd.gid));

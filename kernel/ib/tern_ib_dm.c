@@ -83,7 +83,10 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 
 	err = tern_check_alloc_dm(dev->core, attr);
 	if (err)
-		return ERR_PTR(err);
+		return ERR_PTR(tern_refuse(dev, err,
+					   "%llu bytes, alignment 2^%u, of %llu of device memory",
+					   attr->length, attr->alignment,
+					   dev->core->dm_size));
 
 	dm = kzalloc_obj(*dm);
 	if (!dm)
@@ -167,12 +170,12 @@ int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
 
 	/* The other pages belong to one process. */
 	if (entry->type != TERN_MMAP_DM)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "no device memory to export");
 
 	*provider = pcim_p2pdma_provider(dev->core->pdev, TERN_BAR_DM);
 	/* The kernel has no peer-to-peer DMA. */
 	if (!*provider)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "no peer-to-peer DMA");
 
 	vec->paddr = entry->address;
 	vec->len = rdma_entry->npages * PAGE_SIZE;

@@ -116,7 +116,8 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 	odp->dmabuf = umem;
 	num_pages = tern_dmabuf_num_pages(odp);
 	if (num_pages > U32_MAX)
-		return -EINVAL;
+		return tern_refuse(odp->dev, -EINVAL, "dma-buf of %llu pages",
+				   num_pages);
 
 	cmd.pages.num = cpu_to_le32(num_pages);
 	err = tern_odp_create(odp, mr, &cmd);

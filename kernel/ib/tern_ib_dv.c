@@ -152,9 +152,10 @@ VISIBLE_IF_KUNIT int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport)
 	int err;
 
 	if (!tern_has_cap(dev, TERN_CAP_UDP_SPORT) || !tern_qp_has_path(qp))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "UDP source port of QP type %d",
+				   qp->ibqp.qp_type);
 	if (!sport)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "UDP source port 0");
 
 	mutex_lock(&qp->lock);
 	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd),
@@ -176,18 +177,21 @@ EXPORT_SYMBOL_IF_KUNIT(tern_qp_set_sport);
 VISIBLE_IF_KUNIT int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport)
 {
 	struct tern_qp *qp = tern_real_qp(ibqp);
+	struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
 	struct tern_rsp_query_qp rsp;
 	int err;
 
 	if (!tern_qp_has_path(qp))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "UDP source port of QP type %d",
+				   qp->ibqp.qp_type);
 
-	err = tern_ib_query(to_tdev(qp->ibqp.device), TERN_CMD_QUERY_QP,
-			    qp->ibqp.qp_num, &rsp, sizeof(rsp));
+	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, qp->ibqp.qp_num, &rsp,
+			    sizeof(rsp));
 	if (err)
 		return err;
 	if (!rsp.attr.path_mtu)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "QP %u is not connected",
+				   qp->ibqp.qp_num);
 
 	*sport = le16_to_cpu(rsp.attr.av.udp_sport);
 	return 0;
@@ -336,10 +340,11 @@ static int UVERBS_HANDLER(TERN_IB_METHOD_DM_MAP_OP)(struct uverbs_attr_bundle *a
 		return err;
 
 	if (!tern_has_cap(dev, TERN_CAP_DM_OPS) || op >= TERN_DM_OP_NUM)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "operation %u", op);
 	if (offset & ~PAGE_MASK ||
 	    offset >> PAGE_SHIFT >= dm->entry->rdma_entry.npages)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "offset %llu in %zu pages", offset,
+				   dm->entry->rdma_entry.npages);
 
 	mutex_lock(&dm->ops_lock);
 	entry = tern_dm_op_get(dev, dm, op, offset >> PAGE_SHIFT);

@@ -383,7 +383,7 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		map_flags |= TERN_ODP_SNAPSHOT;
 		break;
 	default:
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "advice %d", advice);
 	}
 
 	for (i = 0; i < num_sge; i++) {

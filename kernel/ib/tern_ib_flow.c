@@ -8,6 +8,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
 
 /*
@@ -35,11 +36,13 @@ struct tern_flow_level {
 };
 
 /* Adds a layer, unless it or an alternative to it exists. */
-static int tern_flow_add_layer(struct tern_flow_level *level, u16 layer,
+static int tern_flow_add_layer(const struct tern_ib_dev *dev,
+			       struct tern_flow_level *level, u16 layer,
 			       u16 alternatives)
 {
 	if (level->layers & (layer | alternatives))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "layer %#x beside layers %#x",
+				   layer, level->layers);
 
 	level->layers |= layer;
 	return 0;
@@ -83,14 +86,15 @@ static void tern_flow_ports(struct tern_flow_fields *to,
 }
 
 /* Converts the spec of a header; IB_FLOW_SPEC_INNER is not in the type. */
-static int tern_flow_header(struct tern_flow_level *level,
+static int tern_flow_header(const struct tern_ib_dev *dev,
+			    struct tern_flow_level *level,
 			    const union ib_flow_spec *spec, u32 type)
 {
 	switch (type) {
 	case IB_FLOW_SPEC_ETH:
 		tern_flow_eth(level->value, &spec->eth.val);
 		tern_flow_eth(level->mask, &spec->eth.mask);
-		if (tern_flow_add_layer(level, TERN_LAYER_ETH, 0))
+		if (tern_flow_add_layer(dev, level, TERN_LAYER_ETH, 0))
 			return -EINVAL;
 		/* Without a mask, the tag need not exist. */
 		if (spec->eth.mask.vlan_tag)
@@ -99,34 +103,36 @@ static int tern_flow_header(struct tern_flow_level *level,
 	case IB_FLOW_SPEC_IPV4:
 		/* The device does not match fragmentation bits. */
 		if (spec->ipv4.mask.flags)
-			return -EOPNOTSUPP;
+			return tern_refuse(dev, -EOPNOTSUPP, "IPv4 flags");
 		tern_flow_ipv4(level->value, &spec->ipv4.val);
 		tern_flow_ipv4(level->mask, &spec->ipv4.mask);
-		return tern_flow_add_layer(level, TERN_LAYER_IPV4,
+		return tern_flow_add_layer(dev, level, TERN_LAYER_IPV4,
 					   TERN_LAYER_IPV6);
 	case IB_FLOW_SPEC_IPV6:
 		tern_flow_ipv6(level->value, &spec->ipv6.val);
 		tern_flow_ipv6(level->mask, &spec->ipv6.mask);
-		return tern_flow_add_layer(level, TERN_LAYER_IPV6,
+		return tern_flow_add_layer(dev, level, TERN_LAYER_IPV6,
 					   TERN_LAYER_IPV4);
 	case IB_FLOW_SPEC_TCP:
 	case IB_FLOW_SPEC_UDP:
 		tern_flow_ports(level->value, &spec->tcp_udp.val);
 		tern_flow_ports(level->mask, &spec->tcp_udp.mask);
 		return type == IB_FLOW_SPEC_TCP ?
-		       tern_flow_add_layer(level, TERN_LAYER_TCP,
+		       tern_flow_add_layer(dev, level, TERN_LAYER_TCP,
 					   TERN_LAYER_UDP) :
-		       tern_flow_add_layer(level, TERN_LAYER_UDP,
+		       tern_flow_add_layer(dev, level, TERN_LAYER_UDP,
 					   TERN_LAYER_TCP);
 	default:
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "flow spec %#x", type);
 	}
 }
 
 /* Converts a tunnel or an action; there may be one of each. */
-static int tern_flow_other(struct tern_cmd_create_flow *cmd,
-			   struct tern_flow_level *outer,
-			   const union ib_flow_spec *spec, u32 *actions)
+static int tern_flow_tunnel_or_action(const struct tern_ib_dev *dev,
+				      struct tern_cmd_create_flow *cmd,
+				      struct tern_flow_level *outer,
+				      const union ib_flow_spec *spec,
+				      u32 *actions)
 {
 	struct tern_counters *counters;
 	u32 action = 0;
@@ -136,9 +142,10 @@ static int tern_flow_other(struct tern_cmd_create_flow *cmd,
 		cmd->vni = cpu_to_le32(be32_to_cpu(spec->tunnel.val.tunnel_id));
 		cmd->vni_mask =
 			cpu_to_le32(be32_to_cpu(spec->tunnel.mask.tunnel_id));
-		return tern_flow_add_layer(outer, TERN_LAYER_VXLAN, 0);
+		return tern_flow_add_layer(dev, outer, TERN_LAYER_VXLAN, 0);
 	case IB_FLOW_SPEC_ACTION_TAG:
-		if (spec->flow_tag.tag_id > TERN_FLOW_TAG_MASK)
+		if (tern_exceeds(dev, "flow tag", spec->flow_tag.tag_id,
+				 TERN_FLOW_TAG_MASK))
 			return -EINVAL;
 		cmd->tag = cpu_to_le32(spec->flow_tag.tag_id);
 		action = BIT(0);
@@ -153,11 +160,11 @@ static int tern_flow_other(struct tern_cmd_create_flow *cmd,
 		action = BIT(2);
 		break;
 	default:
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "flow spec %#x", spec->type);
 	}
 
 	if (*actions & action)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "two flow specs %#x", spec->type);
 
 	*actions |= action;
 	return 0;
@@ -174,7 +181,8 @@ static void tern_flow_mask_value(struct tern_flow_level *level)
 		value[i] &= mask[i];
 }
 
-static int tern_flow_specs(const struct ib_flow_attr *attr,
+static int tern_flow_specs(const struct tern_ib_dev *dev,
+			   const struct ib_flow_attr *attr,
 			   struct tern_cmd_create_flow *cmd)
 {
 	struct tern_flow_level inner = { &cmd->inner_value, &cmd->inner_mask };
@@ -188,11 +196,13 @@ static int tern_flow_specs(const struct ib_flow_attr *attr,
 	for (i = 0; i < attr->num_of_specs; i++) {
 		type = spec->type & ~IB_FLOW_SPEC_INNER;
 		if (type < IB_FLOW_SPEC_VXLAN_TUNNEL)
-			err = tern_flow_header(type == spec->type ? &outer :
+			err = tern_flow_header(dev,
+					       type == spec->type ? &outer :
 								    &inner,
 					       spec, type);
 		else
-			err = tern_flow_other(cmd, &outer, spec, &actions);
+			err = tern_flow_tunnel_or_action(dev, cmd, &outer, spec,
+							 &actions);
 		if (err)
 			return err;
 		spec = (const void *)spec + spec->size;
@@ -210,7 +220,8 @@ static int tern_flow_specs(const struct ib_flow_attr *attr,
 	return 0;
 }
 
-static int tern_flow_kind(const struct ib_flow_attr *attr,
+static int tern_flow_kind(const struct tern_ib_dev *dev,
+			  const struct ib_flow_attr *attr,
 			  struct tern_cmd_create_flow *cmd)
 {
 	u32 priority = TERN_FLOW_PRIO_NORMAL + attr->priority;
@@ -231,7 +242,7 @@ static int tern_flow_kind(const struct ib_flow_attr *attr,
 		cmd->kind = TERN_FLOW_SNIFFER;
 		break;
 	default:
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "flow type %d", attr->type);
 	}
 
 	cmd->priority = cpu_to_le32(priority);
@@ -243,24 +254,26 @@ static int tern_flow_kind(const struct ib_flow_attr *attr,
  * to drop clears. Returns 0, -EOPNOTSUPP for an unsupported spec or flag,
  * -EINVAL for specs or flags that contradict each other.
  */
-VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct ib_flow_attr *attr,
+VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct tern_ib_dev *dev,
+					 const struct ib_flow_attr *attr,
 					 struct tern_cmd_create_flow *cmd)
 {
 	bool drop;
 	int err;
 
 	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "flow flags %#x", attr->flags);
 
 	cmd->port = attr->port;
 	cmd->counter = cpu_to_le32(TERN_NO_COUNTER);
-	err = tern_flow_kind(attr, cmd) ?: tern_flow_specs(attr, cmd);
+	err = tern_flow_kind(dev, attr, cmd) ?: tern_flow_specs(dev, attr, cmd);
 	if (err)
 		return err;
 
 	/* Only a normal flow matches headers. */
 	if (cmd->kind != TERN_FLOW_NORMAL && (cmd->layers || cmd->inner_layers))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "headers with flow type %d",
+				   attr->type);
 
 	drop = cmd->dest == TERN_DEST_NONE;
 	if (drop)
@@ -269,7 +282,9 @@ VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct ib_flow_attr *attr,
 	/* A frame that other flows also get cannot be dropped. */
 	if (drop && (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP ||
 		     cmd->kind == TERN_FLOW_SNIFFER))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "drop with flow type %d, flags %#x",
+				   attr->type, attr->flags);
 
 	/* A sniffer gets copies in any case. */
 	if (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP &&
@@ -305,7 +320,8 @@ struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 		return ERR_PTR(err);
 
 	if (ibqp->qp_type != IB_QPT_RAW_PACKET)
-		return ERR_PTR(-EINVAL);
+		return ERR_PTR(tern_refuse(dev, -EINVAL, "flow to QP type %d",
+					   ibqp->qp_type));
 
 	if (tern_qp_is_rss(qp)) {
 		cmd.dest = TERN_DEST_RSS;
@@ -315,7 +331,7 @@ struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 		cmd.dest_id = cpu_to_le32(ibqp->qp_num);
 	}
 
-	err = tern_flow_from_attr(attr, &cmd);
+	err = tern_flow_from_attr(dev, attr, &cmd);
 	if (err)
 		return ERR_PTR(err);
 

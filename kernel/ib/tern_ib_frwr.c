@@ -44,9 +44,11 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	int err;
 
 	if (type != IB_MR_TYPE_MEM_REG)
-		return ERR_PTR(-EOPNOTSUPP);
-	if (!max_num_sg ||
-	    max_num_sg > tern_max_fast_reg_pages(dev->core->caps))
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "MR type %d", type));
+	if (!max_num_sg)
+		return ERR_PTR(tern_refuse(dev, -EINVAL, "MR of 0 pages"));
+	if (tern_exceeds(dev, "max_num_sg", max_num_sg,
+			 tern_max_fast_reg_pages(dev->core->caps)))
 		return ERR_PTR(-EINVAL);
 
 	mr = kzalloc_obj(*mr);
@@ -107,7 +109,7 @@ int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 	int num;
 
 	if (!is_power_of_2(ibmr->page_size) || !(sizes & ibmr->page_size))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "page size %u", ibmr->page_size);
 
 	mr->num_pages = 0;
 	mr->page_shift = ilog2(ibmr->page_size);

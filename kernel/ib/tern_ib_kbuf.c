@@ -109,7 +109,7 @@ int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 	/* As in user queues, offsets have 32 bits. */
 	if (record > U32_MAX ||
 	    ring_pages > tern_table_limit(dev->core->caps))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "queue of %llu bytes", ring_size);
 
 	/* Aligned to its size, the record does not cross a page either. */
 	kbuf->ring_pages = ring_pages;

@@ -6,6 +6,7 @@
 #include <linux/minmax.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_ring.h"
 
 /* A slot that is aligned to its size does not cross a page. */
@@ -107,14 +108,16 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 
 	send_bytes = tern_send_wqe_bytes(attr->qp_type, cap->max_send_sge,
 					 cap->max_inline_data);
-	if (send_bytes > BIT(TERN_SQ_STRIDE_MAX))
+	if (tern_exceeds(dev, "bytes of a send request", send_bytes,
+			 BIT(TERN_SQ_STRIDE_MAX)))
 		return -EINVAL;
 
 	tern_wq_init(sq, cap->max_send_wr, tern_send_stride(send_bytes));
 	tern_wq_init(rq, cap->max_recv_wr, tern_recv_stride(cap->max_recv_sge));
 	end = tern_wq_bytes(sq);
 	if (!attr->srq) {
-		if (rq->log_stride > TERN_RQ_STRIDE_MAX)
+		if (tern_exceeds(dev, "log2 of the bytes of a receive request",
+				 rq->log_stride, TERN_RQ_STRIDE_MAX))
 			return -EINVAL;
 		rq_offset = ALIGN(end, BIT_ULL(rq->log_stride));
 		end = rq_offset + tern_wq_bytes(rq);

@@ -13,6 +13,38 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
+/**
+ * tern_exceeds() - compare a value of a request with its limit
+ * @dev: the device
+ * @name: name of the value, for a debug message
+ * @value: the value
+ * @limit: maximum value
+ *
+ * Return: whether the request must be refused.
+ */
+bool tern_exceeds(const struct tern_ib_dev *dev, const char *name, u64 value,
+		  u64 limit)
+{
+	if (value <= limit)
+		return false;
+
+	ibdev_dbg(&dev->ibdev, "%s %llu exceeds %llu\n", name, value, limit);
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_exceeds);
+
+/* Whether reserved @bytes of a request are not 0, so that it must be refused. */
+bool tern_reserved_set(const struct tern_ib_dev *dev, const void *bytes,
+		       size_t size)
+{
+	if (!memchr_inv(bytes, 0, size))
+		return false;
+
+	ibdev_dbg(&dev->ibdev, "reserved bytes of the request are not 0\n");
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_reserved_set);
+
 /* Whether doorbell page @uar is inside the BAR and is not the kernel's own. */
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
 {
@@ -337,11 +369,14 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 			 const struct tern_ureq_create_cq *req)
 {
 	if (attr->flags & ~tern_user_cq_flags(dev))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "CQ flags %#x", attr->flags);
 
-	if (memchr_inv(req->reserved_e0, 0, sizeof(req->reserved_e0)) ||
-	    !tern_cq_size_ok(dev, req->buf_len, req->log_size, attr->cqe))
+	if (tern_reserved_set(dev, req->reserved_e0, sizeof(req->reserved_e0)))
 		return -EINVAL;
+	if (!tern_cq_size_ok(dev, req->buf_len, req->log_size, attr->cqe))
+		return tern_refuse(dev, -EINVAL,
+				   "CQ of 2^%u entries in %llu bytes, for %u",
+				   req->log_size, req->buf_len, attr->cqe);
 
 	return 0;
 }
@@ -361,25 +396,33 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 		break;
 	case IB_SRQT_XRC:
 		if (!tern_has_cap(dev, TERN_CAP_XRC))
-			return -EOPNOTSUPP;
+			return tern_refuse(dev, -EOPNOTSUPP, "no XRC");
 		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
-			return -EINVAL;
+			return tern_refuse(dev, -EINVAL,
+					   "XRC SRQ without domain or CQ");
 		break;
 	case IB_SRQT_TM:
 		if (!tern_has_tm(dev))
-			return -EOPNOTSUPP;
-		if (!attr->ext.cq || !attr->ext.tag_matching.max_num_tags ||
-		    attr->ext.tag_matching.max_num_tags >
-			    le16_to_cpu(caps->max_tags))
+			return tern_refuse(dev, -EOPNOTSUPP, "no tag matching");
+		if (!attr->ext.cq || !attr->ext.tag_matching.max_num_tags)
+			return tern_refuse(dev, -EINVAL,
+					   "tag matching without CQ or tags");
+		if (tern_exceeds(dev, "max_num_tags",
+				 attr->ext.tag_matching.max_num_tags,
+				 le16_to_cpu(caps->max_tags)))
 			return -EINVAL;
 		break;
 	default:
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "SRQ type %d",
+				   attr->srq_type);
 	}
 
-	if (!attr->attr.max_wr ||
-	    attr->attr.max_wr > le32_to_cpu(caps->max_srq_wr) ||
-	    attr->attr.max_sge > le16_to_cpu(caps->max_recv_sge))
+	if (!attr->attr.max_wr)
+		return tern_refuse(dev, -EINVAL, "SRQ of 0 requests");
+	if (tern_exceeds(dev, "max_wr", attr->attr.max_wr,
+			 le32_to_cpu(caps->max_srq_wr)) ||
+	    tern_exceeds(dev, "max_sge", attr->attr.max_sge,
+			 le16_to_cpu(caps->max_recv_sge)))
 		return -EINVAL;
 
 	return 0;

@@ -14,6 +14,10 @@ static inline int tern_limit(__le32 value)
 	return min_t(u32, le32_to_cpu(value), INT_MAX);
 }
 
+bool tern_exceeds(const struct tern_ib_dev *dev, const char *name, u64 value,
+		  u64 limit);
+bool tern_reserved_set(const struct tern_ib_dev *dev, const void *bytes,
+		       size_t size);
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar);
 bool tern_queue_len_ok(u64 len, u64 need);
 bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge);

@@ -151,7 +151,8 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 
 	rdma_entry = rdma_user_mmap_entry_get(ibucontext, vma);
 	if (!rdma_entry)
-		return -EINVAL;
+		return tern_refuse(to_tdev(ibucontext->device), -EINVAL,
+				   "nothing to map at page %lu", vma->vm_pgoff);
 
 	err = tern_mmap_entry(ibucontext, vma, to_tmmap(rdma_entry));
 	rdma_user_mmap_entry_put(rdma_entry);

@@ -44,13 +44,14 @@ static int tern_mr_fill_span(struct tern_ib_dev *dev, struct tern_mr_span *span,
 					    le64_to_cpu(caps->page_shift_mask),
 					    virt);
 	if (!span->pgsz) {
-		err = -EINVAL;
+		err = tern_refuse(dev, -EINVAL, "no page size for address %#llx",
+				  virt);
 		goto err_release;
 	}
 
 	num_pages = ib_umem_num_dma_blocks(umem, span->pgsz);
 	if (num_pages > U32_MAX) {
-		err = -EINVAL;
+		err = tern_refuse(dev, -EINVAL, "region of %zu pages", num_pages);
 		goto err_release;
 	}
 
@@ -70,7 +71,8 @@ static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
 {
 	struct ib_umem *umem;
 
-	if (length > le64_to_cpu(dev->core->caps->max_mr_size))
+	if (tern_exceeds(dev, "length", length,
+			 le64_to_cpu(dev->core->caps->max_mr_size)))
 		return -EINVAL;
 
 	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
@@ -269,7 +271,7 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 
 	if (access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
 	    (dmah && access & IB_ACCESS_ON_DEMAND))
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x", access));
 
 	err = ib_no_udata_io(udata);
 	if (err)
@@ -298,7 +300,8 @@ static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
 	struct tern_mr_span span;
 	int err;
 
-	if (length > le64_to_cpu(dev->core->caps->max_mr_size))
+	if (tern_exceeds(dev, "length", length,
+			 le64_to_cpu(dev->core->caps->max_mr_size)))
 		return ERR_PTR(-EINVAL);
 
 	dmabuf = ib_umem_dmabuf_get_pinned(&dev->ibdev, offset, length, fd,
@@ -463,7 +466,8 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 	if (!mr->odp || tern_odp_is_dmabuf(mr->odp) ||
 	    access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
 	    (access ^ mr->access) & (IB_ACCESS_ON_DEMAND | IB_ZERO_BASED))
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x after %#x",
+					   access, mr->access));
 
 	cmd.pdn = cpu_to_le32(to_tpd(pd)->pdn);
 	cmd.access = cpu_to_le32(tern_mr_access(access) |
@@ -509,7 +513,8 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	int err;
 
 	if (flags & ~IB_MR_REREG_SUPPORTED)
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "rereg flags %#x",
+					   flags));
 
 	err = ib_no_udata_io(udata);
 	if (err)
@@ -522,12 +527,14 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 					 ibpd, udata);
 	/* A dma-buf keeps the rights of its registration. */
 	if (mr->umem && mr->umem->is_dmabuf)
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP,
+					   "dma-buf cannot be reregistered"));
 	/* Whether the region is zero-based is part of the translation. */
 	if (access & ~TERN_MR_ACCESS ||
 	    (!(flags & IB_MR_REREG_TRANS) &&
 	     (access ^ mr->access) & IB_ZERO_BASED))
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x after %#x",
+					   access, mr->access));
 
 	err = ib_umem_check_rereg(mr->umem, flags, access);
 	if (err)
@@ -597,9 +604,11 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 
 	/* Device memory is always present. */
 	if (attr->access_flags & IB_ACCESS_ON_DEMAND)
-		return ERR_PTR(-EINVAL);
+		return ERR_PTR(tern_refuse(dev, -EINVAL,
+					   "device memory on demand"));
 	if (attr->access_flags & ~TERN_MR_ACCESS)
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x",
+					   attr->access_flags));
 
 	mr = kzalloc_obj(*mr);
 	if (!mr)
@@ -611,7 +620,7 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 		rdma_user_mmap_entry_get_pgoff(entry->rdma_entry.ucontext,
 					       entry->rdma_entry.start_pgoff);
 	if (!mr->dm_entry) {
-		err = -EINVAL;
+		err = tern_refuse(dev, -EINVAL, "device memory is gone");
 		goto err_free;
 	}
 
@@ -640,7 +649,8 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 	struct tern_mr *mr;
 
 	if (!to_tpd(ibpd)->privileged || access & ~IB_ACCESS_LOCAL_WRITE)
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(to_tdev(ibpd->device), -EOPNOTSUPP,
+					   "access %#x to all memory", access));
 
 	mr = kzalloc_obj(*mr);
 	if (!mr)

@@ -594,14 +594,16 @@ static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
 	u64 end, num_pages;
 
 	if (!odp->length || odp->length > max)
-		return -EINVAL;
+		return tern_refuse(odp->dev, -EINVAL, "region of %llu bytes",
+				   odp->length);
 	if (check_add_overflow(odp->start, odp->length, &end) ||
 	    end > PAGE_ALIGN_DOWN(ULONG_MAX))
 		return -EOVERFLOW;
 
 	num_pages = PFN_UP(end) - PFN_DOWN(odp->start);
 	if (num_pages > U32_MAX)
-		return -EINVAL;
+		return tern_refuse(odp->dev, -EINVAL, "region of %llu pages",
+				   num_pages);
 
 	cmd.pages.num = cpu_to_le32(num_pages);
 	return tern_odp_create(odp, mr, &cmd) ?: tern_odp_open(odp);
@@ -630,16 +632,19 @@ static int tern_odp_create_implicit(struct tern_odp *odp, struct tern_mr *mr)
 struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 virt, int access)
 {
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	bool implicit = !start && length == U64_MAX;
 	struct ib_umem_odp *root;
 	struct tern_odp *odp;
 	struct tern_mr *mr;
 	int err = -ENOMEM;
 
-	if (!tern_has_odp(to_tdev(ibpd->device)))
-		return ERR_PTR(-EOPNOTSUPP);
+	if (!tern_has_odp(dev))
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP,
+					   "no on-demand paging"));
 	if (implicit && virt)
-		return ERR_PTR(-EINVAL);
+		return ERR_PTR(tern_refuse(dev, -EINVAL,
+					   "implicit region at %#llx", virt));
 
 	mr = kzalloc_obj(*mr);
 	if (!mr)

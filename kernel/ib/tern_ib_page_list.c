@@ -263,12 +263,14 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 
 	/* With an offset, the umem would unpin fewer pages than it pinned. */
 	if (!PAGE_ALIGNED(umem->address))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "queue at offset %lu of a page",
+				   offset_in_page(umem->address));
 
 	pgsz = ib_umem_find_best_pgoff(umem, page_sizes, 0);
 	if (!pgsz || ib_umem_num_dma_blocks(umem, pgsz) >
 		     tern_table_limit(dev->core->caps))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "queue of %zu bytes",
+				   umem->length);
 
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);
 }

@@ -281,7 +281,9 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	void *data;
 
 	if (!tern_send_wr_ok(qp, wr, opcode))
-		return -EINVAL;
+		return tern_refuse(to_tdev(qp->ibqp.device), -EINVAL,
+				   "send of opcode %d with %d SGEs, flags %#x",
+				   wr->opcode, wr->num_sge, wr->send_flags);
 
 	hdr = tern_wq_next(sq);
 	if (!hdr)
@@ -350,7 +352,7 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	spin_lock_irqsave(&sq->lock, flags);
 	first = sq->pi;
 	if (READ_ONCE(qp->state) < IB_QPS_RTS)
-		err = -EINVAL;
+		err = tern_refuse(dev, -EINVAL, "send in state %d", qp->state);
 	while (wr && !err) {
 		err = tern_post_one_send(qp, wr);
 		if (!err)
@@ -381,7 +383,8 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 	void *slot;
 
 	if (wr->num_sge < 0 || wr->num_sge > qp->cap.max_recv_sge)
-		return -EINVAL;
+		return tern_refuse(to_tdev(qp->ibqp.device), -EINVAL, "%d SGEs",
+				   wr->num_sge);
 
 	slot = tern_wq_next(rq);
 	if (!slot)
@@ -417,7 +420,7 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	spin_lock_irqsave(&rq->lock, flags);
 	first = rq->pi;
 	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->pages)
-		err = -EINVAL;
+		err = tern_refuse(dev, -EINVAL, "receive in state %d", qp->state);
 	while (wr && !err) {
 		err = tern_post_one_recv(qp, wr);
 		if (!err)

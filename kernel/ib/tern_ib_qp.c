@@ -14,6 +14,7 @@
 /* <not exported> */
 #include "tern_ib_apm.h"
 /* </not exported> */
+#include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
 
@@ -239,7 +240,8 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (attr->qp_type == IB_QPT_XRC_INI ||
 	    attr->qp_type == IB_QPT_RAW_PACKET)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "kernel QP of type %d",
+				   attr->qp_type);
 
 	tern_qp_fill_create(qp, attr, &cmd);
 	err = tern_kqp_init(dev, &qp->kern, attr, &cmd);
@@ -290,7 +292,11 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 		return err;
 
 	if (!tern_qp_geometry_ok(dev, attr, &req))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "queues of 2^%u and 2^%u slots of 2^%u and 2^%u bytes in %llu",
+				   req.log_sq_size, req.log_rq_size,
+				   req.log_sq_stride, req.log_rq_stride,
+				   req.buf_len);
 
 	/* The device only reads WQEs. */
 	attrs = rdma_udata_to_uverbs_attr_bundle(udata);
@@ -452,7 +458,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	lockdep_assert_held(&qp->lock);
 
 	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "state %d to %d with attributes %#x",
+				   cur, next, mask);
 
 	/* <not exported> */
 	tern_alt_path_to_dev(qp, attr, mask, dest_qpn, &change->alt, &cmd.alt);
@@ -460,7 +467,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (mask & IB_QP_AV) {
 		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
 					       qp->ibqp.qp_num, dest_qpn);
-		err = tern_av_from_attr(&cmd.attr.av, &attr->ah_attr,
+		err = tern_av_from_attr(dev, &cmd.attr.av, &attr->ah_attr,
 					udp_sport);
 		if (err)
 			return err;
@@ -513,21 +520,25 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)))
+	if (tern_reserved_set(dev, req.reserved_70, sizeof(req.reserved_70)))
 		return -EINVAL;
 	/* <not exported> */
-	if (memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
-	    req.flags & ~TERN_MODIFY_QP_ALT_PATH)
+	if (tern_reserved_set(dev, req.alt.reserved_e8,
+			      sizeof(req.alt.reserved_e8)))
 		return -EINVAL;
+	if (req.flags & ~TERN_MODIFY_QP_ALT_PATH)
+		return tern_refuse(dev, -EINVAL, "flags %#x", req.flags);
 	/* </not exported> */
 	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "burst without rate limit");
 	if (req.ece_options) {
 		if (!tern_has_cap(dev, TERN_CAP_ECE))
-			return -EOPNOTSUPP;
+			return tern_refuse(dev, -EOPNOTSUPP, "no ECE");
 		if (req.ece_options & ~TERN_ECE_OPTIONS ||
 		    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
-			return -EINVAL;
+			return tern_refuse(dev, -EINVAL,
+					   "ECE options %#x, which go with RTR",
+					   req.ece_options);
 	}
 
 	*to = req;
@@ -559,9 +570,9 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		supported |= IB_QP_PATH_MIG_STATE;
 	/* </not exported> */
 	if (mask & ~supported || tern_qp_is_rss(qp))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "QP attributes %#x", mask);
 	if (mask & IB_QP_RATE_LIMIT && !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "no rate limit");
 
 	if (udata && udata->inlen) {
 		err = tern_qp_copy_request(dev, attr, mask, udata, &change.req);
@@ -570,7 +581,8 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 
 	if (!tern_qp_attr_ok(dev, attr, mask))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "value of one of the attributes %#x",
+				   mask);
 
 	err = ib_respond_empty_udata(udata);
 	if (err)
@@ -612,7 +624,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	int err;
 
 	if (tern_qp_is_rss(qp))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "RSS QP has no attributes");
 
 	mutex_lock(&qp->lock);
 	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,

@@ -81,7 +81,8 @@ static int tern_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp
 	int err;
 
 	if (counter->mode.bind_opcnt)
-		return -EOPNOTSUPP;
+		return tern_refuse(to_tdev(ibqp->device), -EOPNOTSUPP,
+				   "optional counters of a QP");
 
 	if (new) {
 		err = tern_ib_create(to_tdev(ibqp->device),

@@ -98,30 +98,38 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 
 	if (attr->qp_type >= IB_QPT_MAX ||
 	    !tern_has_cap(dev, tern_qp_kinds[attr->qp_type].cap) ||
-	    attr->create_flags & ~tern_qp_create_flags(dev, attr->qp_type) ||
 	    attr->rwq_ind_tbl)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "QP type %d", attr->qp_type);
+	if (attr->create_flags & ~tern_qp_create_flags(dev, attr->qp_type))
+		return tern_refuse(dev, -EOPNOTSUPP, "QP flags %#x",
+				   attr->create_flags);
 
 	/* Tags are matched on reliable connections only. */
 	if (attr->qp_type != IB_QPT_RC && attr->srq &&
 	    attr->srq->srq_type == IB_SRQT_TM)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "tag matching by QP type %d",
+				   attr->qp_type);
 
 	/* An XRC target has no queues, so the remaining checks do not apply. */
 	if (attr->qp_type == IB_QPT_XRC_TGT)
-		return attr->xrcd ? 0 : -EINVAL;
+		return attr->xrcd ? 0 :
+		       tern_refuse(dev, -EINVAL, "XRC target without domain");
 
 	if (!attr->send_cq ||
-	    (!attr->recv_cq && attr->qp_type != IB_QPT_XRC_INI) ||
-	    cap->max_send_wr > max_wr ||
-	    cap->max_send_sge > le16_to_cpu(caps->max_send_sge) ||
-	    cap->max_inline_data > le32_to_cpu(caps->max_inline))
+	    (!attr->recv_cq && attr->qp_type != IB_QPT_XRC_INI))
+		return tern_refuse(dev, -EINVAL, "QP without CQ");
+	if (tern_exceeds(dev, "max_send_wr", cap->max_send_wr, max_wr) ||
+	    tern_exceeds(dev, "max_send_sge", cap->max_send_sge,
+			 le16_to_cpu(caps->max_send_sge)) ||
+	    tern_exceeds(dev, "max_inline_data", cap->max_inline_data,
+			 le32_to_cpu(caps->max_inline)))
 		return -EINVAL;
 
 	/* Receive capacities are ignored without a receive queue. */
 	if (tern_qp_has_rq(attr) &&
-	    (cap->max_recv_wr > max_wr ||
-	     cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge)))
+	    (tern_exceeds(dev, "max_recv_wr", cap->max_recv_wr, max_wr) ||
+	     tern_exceeds(dev, "max_recv_sge", cap->max_recv_sge,
+			  le16_to_cpu(caps->max_recv_sge))))
 		return -EINVAL;
 
 	return 0;

@@ -13,6 +13,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
 
 /* IB_QP_CREATE_* that a QP of the type may have. */
@@ -117,18 +118,24 @@ tern_check_rss(const struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_RSS_TUNNEL))
 		known |= TERN_RX_HASH_IPSEC_SPI | TERN_RX_HASH_INNER;
 
-	if (memchr_inv(req->reserved_50, 0, sizeof(req->reserved_50)))
+	if (tern_reserved_set(dev, req->reserved_50, sizeof(req->reserved_50)))
 		return -EINVAL;
 
 	if (req->rx_hash_function != TERN_RX_HASH_FUNC_TOEPLITZ ||
 	    req->rx_hash_fields_mask & ~known)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "hash %u of fields %#llx",
+				   req->rx_hash_function,
+				   req->rx_hash_fields_mask);
 
 	/* INNER selects the headers; it is not a field. */
 	hashes = req->rx_hash_fields_mask & ~(u64)TERN_RX_HASH_INNER;
 	if (req->rx_hash_key_len != sizeof(req->rx_hash_key) ||
 	    (!hashes && (req->rx_hash_fields_mask || table->log_ind_tbl_size)))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "hash key of %u bytes, fields %#llx, table of 2^%u",
+				   req->rx_hash_key_len,
+				   req->rx_hash_fields_mask,
+				   table->log_ind_tbl_size);
 
 	return 0;
 }
@@ -143,7 +150,8 @@ static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 	int err;
 
 	/* The uAPI allows larger tables than the device. */
-	if (BIT(table->log_ind_tbl_size) > ARRAY_SIZE(cmd->entries))
+	if (tern_exceeds(dev, "entries of the table",
+			 BIT(table->log_ind_tbl_size), ARRAY_SIZE(cmd->entries)))
 		return -EINVAL;
 
 	cmd = kzalloc_obj(*cmd);
@@ -188,11 +196,12 @@ int tern_create_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (!udata || attr->qp_type != IB_QPT_RAW_PACKET ||
 	    attr->create_flags || !tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "RSS QP of type %d, flags %#x",
+				   attr->qp_type, attr->create_flags);
 
 	/* It has no send queue. */
 	if (attr->cap.max_send_wr || attr->send_cq || attr->srq)
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "RSS QP with send queue or SRQ");
 
 	err = ib_copy_validate_udata_in(udata, req, rx_hash_key);
 	if (err)

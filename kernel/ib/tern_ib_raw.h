@@ -19,7 +19,8 @@ int tern_check_rss(const struct tern_ib_dev *dev,
 		   const struct ib_rwq_ind_table *table);
 
 /* tern_ib_flow.c */
-int tern_flow_from_attr(const struct ib_flow_attr *attr,
+int tern_flow_from_attr(const struct tern_ib_dev *dev,
+			const struct ib_flow_attr *attr,
 			struct tern_cmd_create_flow *cmd);
 
 /* tern_ib_wq.c */

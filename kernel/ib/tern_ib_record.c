@@ -102,7 +102,8 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 	struct tern_record_page *page;
 
 	if (addr != (unsigned long)addr || !IS_ALIGNED(addr, size))
-		return -EINVAL;
+		return tern_refuse(to_tdev(ucontext->ibucontext.device), -EINVAL,
+				   "doorbell record at %#llx", addr);
 
 	mutex_lock(&ucontext->record_lock);
 	page = tern_record_page_find(ucontext, addr & PAGE_MASK);

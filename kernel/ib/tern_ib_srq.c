@@ -174,6 +174,30 @@ static int tern_srq_create_user(struct tern_ib_dev *dev, struct tern_srq *srq,
 	return err;
 }
 
+/* Whether the rings fit the request. Returns 0 or -EINVAL. */
+static int tern_check_user_srq(struct tern_ib_dev *dev,
+			       const struct ib_srq_init_attr *attr,
+			       const struct tern_ureq_create_srq *req)
+{
+	if (tern_reserved_set(dev, req->reserved_d0, sizeof(req->reserved_d0)))
+		return -EINVAL;
+	if (!tern_rq_stride_ok(req->log_stride, attr->attr.max_sge))
+		return tern_refuse(dev, -EINVAL, "slots of 2^%u bytes for %u SGEs",
+				   req->log_stride, attr->attr.max_sge);
+	if (!tern_srq_size_ok(dev, req->buf_len, req->log_size, req->log_stride,
+			      attr->attr.max_wr))
+		return tern_refuse(dev, -EINVAL,
+				   "SRQ of 2^%u slots in %llu bytes, for %u",
+				   req->log_size, req->buf_len,
+				   attr->attr.max_wr);
+	if (!tern_tm_ring_ok(req, attr->srq_type == IB_SRQT_TM))
+		return tern_refuse(dev, -EINVAL,
+				   "ring of 2^%u operations in %llu bytes",
+				   req->log_ops, req->ops_len);
+
+	return 0;
+}
+
 static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 				struct ib_srq_init_attr *attr,
 				struct ib_udata *udata)
@@ -188,12 +212,9 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_d0, 0, sizeof(req.reserved_d0)) ||
-	    !tern_rq_stride_ok(req.log_stride, attr->attr.max_sge) ||
-	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, req.log_stride,
-			      attr->attr.max_wr) ||
-	    !tern_tm_ring_ok(&req, attr->srq_type == IB_SRQT_TM))
-		return -EINVAL;
+	err = tern_check_user_srq(dev, attr, &req);
+	if (err)
+		return err;
 
 	/* The device only reads WQEs. */
 	umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len, 0);
@@ -255,7 +276,8 @@ VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
 				order_base_2(sizeof(struct tern_rq_hdr) +
 					     attr->max_sge *
 					     sizeof(struct tern_sge)));
-	if (srq->log_stride > TERN_RQ_STRIDE_MAX)
+	if (tern_exceeds(dev, "log2 of the bytes of a request",
+			 srq->log_stride, TERN_RQ_STRIDE_MAX))
 		return -EINVAL;
 
 	err = tern_kbuf_alloc(dev, &srq->kbuf,
@@ -287,7 +309,8 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 
 	/* The kernel has no verb for operations on tags, and no XRC domains. */
 	if (attr->srq_type != IB_SRQT_BASIC)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "kernel SRQ of type %d",
+				   attr->srq_type);
 
 	err = tern_ksrq_init(dev, srq, &attr->attr);
 	if (err)
@@ -444,7 +467,7 @@ int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 	int err;
 
 	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL, "SRQ attributes %#x", mask);
 
 	if (!(mask & IB_SRQ_MAX_WR)) {
 		err = ib_no_udata_io(udata);
@@ -458,17 +481,20 @@ int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 	}
 
 	if (!udata || !tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "SRQ cannot be resized");
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_88);
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_88, 0, sizeof(req.reserved_88)) ||
-	    !attr->max_wr ||
+	if (tern_reserved_set(dev, req.reserved_88, sizeof(req.reserved_88)))
+		return -EINVAL;
+	if (!attr->max_wr ||
 	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, srq->log_stride,
 			      attr->max_wr))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "SRQ of 2^%u slots in %llu bytes, for %u",
+				   req.log_size, req.buf_len, attr->max_wr);
 
 	err = ib_respond_empty_udata(udata);
 	if (err)
@@ -515,7 +541,8 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 	struct tern_posted *posted;
 
 	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
-		return -EINVAL;
+		return tern_refuse(to_tdev(srq->ibsrq.device), -EINVAL, "%d SGEs",
+				   wr->num_sge);
 
 	/* The device read the slot before it advanced ci. */
 	if (free == srq->max_wr ||

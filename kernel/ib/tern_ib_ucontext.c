@@ -216,11 +216,10 @@ int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
 			  BIT(IB_DMAH_MEM_TYPE_EXISTS);
 	u8 fields = ibdmah->valid_fields;
 
-	if (!(fields & BIT(IB_DMAH_PH_EXISTS)))
-		return -EINVAL;
-
-	if ((fields & target) && (fields & target) != target)
-		return -EINVAL;
+	if (!(fields & BIT(IB_DMAH_PH_EXISTS)) ||
+	    ((fields & target) && (fields & target) != target))
+		return tern_refuse(to_tdev(ibdmah->device), -EINVAL,
+				   "DMA handle with fields %#x", fields);
 
 	return 0;
 }

@@ -77,17 +77,24 @@ tern_check_create_wq(const struct tern_ib_dev *dev,
 		flags = IB_WQ_FLAGS_CVLAN_STRIPPING | IB_WQ_FLAGS_SCATTER_FCS;
 
 	if (attr->wq_type != IB_WQT_RQ || attr->create_flags & ~flags)
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "WQ of type %d, flags %#x",
+				   attr->wq_type, attr->create_flags);
 
-	if (memchr_inv(req->reserved_d0, 0, sizeof(req->reserved_d0)) ||
-	    attr->max_wr > max_wr ||
-	    attr->max_sge > le16_to_cpu(caps->max_recv_sge) ||
-	    req->log_size > ilog2(max_wr) ||
+	if (tern_reserved_set(dev, req->reserved_d0, sizeof(req->reserved_d0)) ||
+	    tern_exceeds(dev, "max_wr", attr->max_wr, max_wr) ||
+	    tern_exceeds(dev, "max_sge", attr->max_sge,
+			 le16_to_cpu(caps->max_recv_sge)))
+		return -EINVAL;
+
+	if (req->log_size > ilog2(max_wr) ||
 	    BIT(req->log_size) < attr->max_wr ||
 	    !tern_rq_stride_ok(req->log_stride, attr->max_sge) ||
 	    !tern_queue_len_ok(req->buf_len,
 			       BIT_ULL(req->log_size + req->log_stride)))
-		return -EINVAL;
+		return tern_refuse(dev, -EINVAL,
+				   "WQ of 2^%u slots of 2^%u bytes in %llu, for %u of %u SGEs",
+				   req->log_size, req->log_stride, req->buf_len,
+				   attr->max_wr, attr->max_sge);
 
 	return 0;
 }
@@ -219,7 +226,7 @@ struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
 	int err;
 
 	if (!udata)
-		return ERR_PTR(-EOPNOTSUPP);
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "WQ of the kernel"));
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_d0);
 	if (err)
@@ -364,17 +371,17 @@ int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 		flags = attr->flags_mask;
 	if (flags & ~IB_WQ_FLAGS_CVLAN_STRIPPING ||
 	    (flags && !tern_has_cap(dev, TERN_CAP_ETH_OFFLOAD)))
-		return -EOPNOTSUPP;
+		return tern_refuse(dev, -EOPNOTSUPP, "WQ flags %#x", flags);
 
 	mutex_lock(&wq->lock);
-	err = -EINVAL;
-	if (mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state)
+	if ((mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state) ||
+	    (mask & IB_WQ_STATE &&
+	     !tern_wq_transition_ok(ibwq->state, attr->wq_state))) {
+		err = tern_refuse(dev, -EINVAL, "WQ state %d to %d", ibwq->state,
+				  attr->wq_state);
 		goto out_unlock;
-	if (mask & IB_WQ_STATE &&
-	    !tern_wq_transition_ok(ibwq->state, attr->wq_state))
-		goto out_unlock;
+	}
 
-	err = 0;
 	if (flags)
 		err = tern_wq_set_stripping(dev, wq, attr->flags & flags);
 	if (!err && mask & IB_WQ_STATE)
@@ -397,7 +404,8 @@ int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
 			      struct ib_rwq_ind_table_init_attr *attr,
 			      struct ib_udata *udata)
 {
-	if (BIT(attr->log_ind_tbl_size) > TERN_RSS_ENTRIES)
+	if (tern_exceeds(to_tdev(table->device), "entries of the table",
+			 BIT(attr->log_ind_tbl_size), TERN_RSS_ENTRIES))
 		return -EINVAL;
 
 	return ib_no_udata_io(udata);

@@ -307,7 +307,7 @@ static int tern_test_convert(struct tern_test_raw *dev)
 	memset(&dev->cmd, 0, sizeof(dev->cmd));
 	dev->cmd.dest = TERN_DEST_QP;
 	dev->cmd.dest_id = cpu_to_le32(TERN_TEST_QPN);
-	return tern_flow_from_attr(&dev->flow.attr, &dev->cmd);
+	return tern_flow_from_attr(&dev->ib, &dev->flow.attr, &dev->cmd);
 }
 
 static void tern_test_reset(struct tern_test_raw *dev)

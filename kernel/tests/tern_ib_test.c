@@ -81,7 +81,7 @@ static void tern_test_av(struct kunit *test)
 
 	tern_test_ah_attr(&attr);
 	memset(&av, 0xa5, sizeof(av));
-	KUNIT_ASSERT_EQ(test, tern_av_from_attr(&av, &attr, 0xc123), 0);
+	KUNIT_ASSERT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0xc123), 0);
 	KUNIT_EXPECT_MEMEQ(test, av.dgid, tern_test_dgid, sizeof(av.dgid));
 	KUNIT_EXPECT_MEMEQ(test, av.dmac, tern_test_dmac, sizeof(av.dmac));
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(av.flow_label), 0xabcde);
@@ -94,7 +94,7 @@ static void tern_test_av(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, av.port, 2);
 	KUNIT_EXPECT_NULL(test, memchr_inv(av.rsvd_23, 0, sizeof(av.rsvd_23)));
 	attr.static_rate = 1;	/* no such code */
-	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), -EINVAL);
 	attr.static_rate = 3;
 
 	tern_av_to_attr(&av, &back);
@@ -114,7 +114,7 @@ static void tern_test_av(struct kunit *test)
 
 	/* The flow label has 20 bits on the wire. */
 	attr.grh.flow_label = U32_MAX;
-	KUNIT_ASSERT_EQ(test, tern_av_from_attr(&av, &attr, 0), 0);
+	KUNIT_ASSERT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(av.flow_label), 0xfffff);
 }
 
@@ -126,19 +126,19 @@ static void tern_test_av_refused(struct kunit *test)
 
 	tern_test_ah_attr(&attr);
 	attr.type = RDMA_AH_ATTR_TYPE_IB;
-	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), -EINVAL);
 
 	tern_test_ah_attr(&attr);
 	attr.ah_flags = 0;
-	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), -EINVAL);
 
 	tern_test_ah_attr(&attr);
 	attr.grh.sgid_attr = NULL;
-	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), -EINVAL);
 
 	tern_test_ah_attr(&attr);
 	attr.grh.sgid_attr = &v1;
-	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(NULL, &av, &attr, 0), -EINVAL);
 }
 
 static struct device *tern_test_dma_dev(struct kunit *test)
