@@ -777,7 +777,7 @@ int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
 			      struct ib_rwq_ind_table_init_attr *attr,
 			      struct ib_udata *udata);
 int tern_destroy_rwq_ind_table(struct ib_rwq_ind_table *table);
-void tern_wq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation);
+void tern_rwq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation);
 
 /* tern_ib_flow.c */
 struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,

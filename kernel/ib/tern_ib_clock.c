@@ -157,12 +157,12 @@ void tern_clock_free(struct tern_ib_dev *dev)
 void tern_clock_get(struct tern_ib_dev *dev)
 {
 	/* First user: no continuity to preserve. */
-	static const struct tern_clock_page anew;
+	static const struct tern_clock_page zero_page;
 	struct tern_clock *clock = &dev->clock;
 
 	mutex_lock(&clock->lock);
 	if (!clock->users++) {
-		tern_clock_update(dev, &anew);
+		tern_clock_update(dev, &zero_page);
 		schedule_delayed_work(&clock->work, TERN_CLOCK_PERIOD);
 	}
 	mutex_unlock(&clock->lock);

@@ -70,7 +70,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 	if (cq->ibcq.event_handler)
 		cq->ibcq.event_handler(&ibevent, cq->ibcq.cq_context);
 	if (tern_kcq_used(&cq->kern))
-		tern_kcq_lose(cq);
+		tern_kcq_mark_lost(cq);
 	tern_ref_put(&cq->ref);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_cq_event);

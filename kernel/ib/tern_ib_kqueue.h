@@ -120,7 +120,7 @@ int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 void tern_kcq_event_taken(struct tern_kcq *kcq);
 void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp);
-void tern_kcq_lose(struct tern_cq *cq);
+void tern_kcq_mark_lost(struct tern_cq *cq);
 void tern_flush_work(struct work_struct *work);
 
 /* tern_ib_post.c */

@@ -242,7 +242,7 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	case TERN_EV_QP_FATAL:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_FATAL);
 		/* A work queue is a QP to the device. */
-		tern_wq_fatal(dev, id, gen);
+		tern_rwq_fatal(dev, id, gen);
 		break;
 	case TERN_EV_QP_REQ_ERR:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_REQ_ERR);

@@ -509,13 +509,13 @@ void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 EXPORT_SYMBOL_IF_KUNIT(tern_kcq_forget);
 
 /**
- * tern_kcq_lose() - mark a CQ to which the device no longer writes as lost
+ * tern_kcq_mark_lost() - mark a CQ to which the device no longer writes as lost
  * @cq: a kernel CQ, referenced by the caller
  *
  * Calls the completion handler, in process context, if the owner waits for it
  * and there is something to poll.
  */
-void tern_kcq_lose(struct tern_cq *cq)
+void tern_kcq_mark_lost(struct tern_cq *cq)
 {
 	struct tern_kcq *kcq = &cq->kern;
 	bool call;
@@ -563,7 +563,7 @@ void tern_flush_work(struct work_struct *work)
 	for (; (cq = tern_cq_find(dev, &cqn)); cqn++) {
 		if (tern_kcq_used(&cq->kern) &&
 		    (dead || READ_ONCE(cq->kern.lost)))
-			tern_kcq_lose(cq);
+			tern_kcq_mark_lost(cq);
 		tern_ref_put(&cq->ref);
 	}
 }

@@ -95,7 +95,7 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 		cmd->srqn = cpu_to_le32(to_tsrq(attr->srq)->srqn);
 	}
 	/* The device sends by itself and ignores the buffer. */
-	if (tern_qp_fetches(attr))
+	if (tern_qp_is_rendezvous(attr))
 		cmd->flags |= TERN_QP_F_NO_SQ;
 }
 
@@ -315,8 +315,8 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		goto err_put_queue;
 
-	attr->cap.max_send_wr = tern_qp_fetches(attr) ? 0 :
-							BIT(req.log_sq_size);
+	attr->cap.max_send_wr = tern_qp_is_rendezvous(attr) ?
+				0 : BIT(req.log_sq_size);
 	attr->cap.max_recv_wr = tern_qp_has_rq(attr) ? BIT(req.log_rq_size) : 0;
 	if (!tern_qp_has_rq(attr))
 		attr->cap.max_recv_sge = 0;

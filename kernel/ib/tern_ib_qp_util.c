@@ -78,12 +78,12 @@ EXPORT_SYMBOL_IF_KUNIT(tern_qp_has_rq);
  * Whether the device uses the send queue to fetch the data of rendezvous: the
  * SRQ matches tags, and the user asks for no send queue.
  */
-bool tern_qp_fetches(const struct ib_qp_init_attr *attr)
+bool tern_qp_is_rendezvous(const struct ib_qp_init_attr *attr)
 {
 	return attr->srq && attr->srq->srq_type == IB_SRQT_TM &&
 	       !attr->cap.max_send_wr;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_fetches);
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_is_rendezvous);
 
 /*
  * Returns 0, -EOPNOTSUPP for unsupported features, -EINVAL for invalid or

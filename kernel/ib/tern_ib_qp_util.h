@@ -22,7 +22,7 @@ struct tern_qp_kind {
 extern const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX];
 
 bool tern_qp_has_rq(const struct ib_qp_init_attr *attr);
-bool tern_qp_fetches(const struct ib_qp_init_attr *attr);
+bool tern_qp_is_rendezvous(const struct ib_qp_init_attr *attr);
 int tern_check_create_qp(struct tern_ib_dev *dev,
 			 const struct ib_qp_init_attr *attr);
 bool tern_qp_geometry_ok(struct tern_ib_dev *dev,

@@ -24,7 +24,7 @@ int tern_flow_from_attr(const struct tern_ib_dev *dev,
 			struct tern_cmd_create_flow *cmd);
 
 /* tern_ib_wq.c */
-bool tern_wq_transition_ok(enum ib_wq_state from, enum ib_wq_state to);
+bool tern_rwq_transition_ok(enum ib_wq_state from, enum ib_wq_state to);
 int tern_check_create_wq(const struct tern_ib_dev *dev,
 			 const struct ib_wq_init_attr *attr,
 			 const struct tern_ureq_create_wq *req);

@@ -35,12 +35,12 @@ static struct tern_rwq *to_trwq(struct ib_wq *ibwq)
 }
 
 /**
- * tern_wq_fatal() - report that a WQ entered its error state
+ * tern_rwq_fatal() - report that a WQ entered its error state
  * @dev: the device
  * @wqn: number of the WQ, which may no longer exist
  * @generation: generation in the event; a successor has another
  */
-void tern_wq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation)
+void tern_rwq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation)
 {
 	struct ib_event ibevent = {
 		.device = &dev->ibdev,
@@ -100,10 +100,10 @@ tern_check_create_wq(const struct tern_ib_dev *dev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_check_create_wq);
 
-static int tern_wq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
-			       struct ib_pd *ibpd,
-			       const struct ib_wq_init_attr *attr,
-			       const struct tern_ureq_create_wq *req, u32 uar)
+static int tern_rwq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
+				struct ib_pd *ibpd,
+				const struct ib_wq_init_attr *attr,
+				const struct tern_ureq_create_wq *req, u32 uar)
 {
 	__le32 cqn = cpu_to_le32(to_tcq(attr->cq)->cqn);
 	struct tern_cmd_create_qp cmd = {
@@ -137,7 +137,7 @@ static int tern_wq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
 }
 
 /* Destroys the WQ in the device and releases its memory. */
-static void tern_wq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
+static void tern_rwq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
 	int err;
 
@@ -147,14 +147,14 @@ static void tern_wq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 	tern_uqueue_done(dev, &wq->queue, err);
 }
 
-static void tern_wq_unpublish(struct tern_ib_dev *dev, struct tern_rwq *wq)
+static void tern_rwq_unpublish(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
 	tern_ref_unpublish(&dev->rwqs, wq->ibwq.wq_num, &wq->ref);
 }
 
 /* Makes a WQ that exists in the device visible to events. */
-static int tern_wq_publish(struct tern_ib_dev *dev, struct tern_rwq *wq,
-			   const struct ib_wq_init_attr *attr)
+static int tern_rwq_publish(struct tern_ib_dev *dev, struct tern_rwq *wq,
+			    const struct ib_wq_init_attr *attr)
 {
 	wq->ibwq.device = &dev->ibdev;
 	wq->ibwq.state = IB_WQS_RESET;
@@ -164,10 +164,10 @@ static int tern_wq_publish(struct tern_ib_dev *dev, struct tern_rwq *wq,
 	return tern_ref_publish(&dev->rwqs, wq->ibwq.wq_num, &wq->ref);
 }
 
-static int tern_wq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,
-			struct ib_pd *ibpd, const struct ib_wq_init_attr *attr,
-			const struct tern_ureq_create_wq *req,
-			struct ib_udata *udata)
+static int tern_rwq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,
+			 struct ib_pd *ibpd, const struct ib_wq_init_attr *attr,
+			 const struct tern_ureq_create_wq *req,
+			 struct ib_udata *udata)
 {
 	struct tern_ucontext *ucontext;
 	struct ib_umem *umem;
@@ -182,12 +182,12 @@ static int tern_wq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,
 	if (err)
 		return err;
 
-	err = tern_wq_exec_create(dev, wq, ibpd, attr, req,
-				  ucontext->uar_entry->id);
+	err = tern_rwq_exec_create(dev, wq, ibpd, attr, req,
+				   ucontext->uar_entry->id);
 	if (err)
 		goto err_put_queue;
 
-	err = tern_wq_publish(dev, wq, attr);
+	err = tern_rwq_publish(dev, wq, attr);
 	if (err)
 		goto err_release_wq;
 
@@ -198,9 +198,9 @@ static int tern_wq_init(struct tern_ib_dev *dev, struct tern_rwq *wq,
 	return 0;
 
 err_unpublish:
-	tern_wq_unpublish(dev, wq);
+	tern_rwq_unpublish(dev, wq);
 err_release_wq:
-	tern_wq_release(dev, wq);
+	tern_rwq_release(dev, wq);
 	return err;
 err_put_queue:
 	tern_uqueue_put(&wq->queue);
@@ -240,7 +240,7 @@ struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
 	if (!wq)
 		return ERR_PTR(-ENOMEM);
 
-	err = tern_wq_init(dev, wq, ibpd, attr, &req, udata);
+	err = tern_rwq_init(dev, wq, ibpd, attr, &req, udata);
 	if (err) {
 		kfree(wq);
 		return ERR_PTR(err);
@@ -262,21 +262,21 @@ int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 	struct tern_ib_dev *dev = to_tdev(ibwq->device);
 	struct tern_rwq *wq = to_trwq(ibwq);
 
-	tern_wq_unpublish(dev, wq);
-	tern_wq_release(dev, wq);
+	tern_rwq_unpublish(dev, wq);
+	tern_rwq_release(dev, wq);
 	kfree(wq);
 	return 0;
 }
 
 /* From the error state, a WQ becomes ready by way of RESET. */
-VISIBLE_IF_KUNIT bool tern_wq_transition_ok(enum ib_wq_state from,
-					    enum ib_wq_state to)
+VISIBLE_IF_KUNIT bool tern_rwq_transition_ok(enum ib_wq_state from,
+					     enum ib_wq_state to)
 {
 	return to != IB_WQS_RDY || from != IB_WQS_ERR;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wq_transition_ok);
+EXPORT_SYMBOL_IF_KUNIT(tern_rwq_transition_ok);
 
-static int tern_wq_exec_state(struct tern_ib_dev *dev, u32 wqn, u8 state)
+static int tern_rwq_exec_state(struct tern_ib_dev *dev, u32 wqn, u8 state)
 {
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(wqn),
@@ -294,23 +294,23 @@ static int tern_wq_exec_state(struct tern_ib_dev *dev, u32 wqn, u8 state)
 }
 
 /* A QP receives from RTR on. */
-static int tern_wq_exec_ready(struct tern_ib_dev *dev, u32 wqn)
+static int tern_rwq_exec_ready(struct tern_ib_dev *dev, u32 wqn)
 {
 	int err;
 
-	err = tern_wq_exec_state(dev, wqn, TERN_QPS_INIT);
+	err = tern_rwq_exec_state(dev, wqn, TERN_QPS_INIT);
 	if (err)
 		return err;
 
-	err = tern_wq_exec_state(dev, wqn, TERN_QPS_RTR);
+	err = tern_rwq_exec_state(dev, wqn, TERN_QPS_RTR);
 	if (err)
-		tern_wq_exec_state(dev, wqn, TERN_QPS_RESET);
+		tern_rwq_exec_state(dev, wqn, TERN_QPS_RESET);
 
 	return err;
 }
 
-static int tern_wq_set_state(struct tern_ib_dev *dev, struct tern_rwq *wq,
-			     enum ib_wq_state state)
+static int tern_rwq_set_state(struct tern_ib_dev *dev, struct tern_rwq *wq,
+			      enum ib_wq_state state)
 {
 	u32 wqn = wq->ibwq.wq_num;
 	int err;
@@ -321,19 +321,19 @@ static int tern_wq_set_state(struct tern_ib_dev *dev, struct tern_rwq *wq,
 		return 0;
 
 	if (state == IB_WQS_RDY)
-		err = tern_wq_exec_ready(dev, wqn);
+		err = tern_rwq_exec_ready(dev, wqn);
 	else
-		err = tern_wq_exec_state(dev, wqn, state == IB_WQS_RESET ?
-						   TERN_QPS_RESET :
-						   TERN_QPS_ERR);
+		err = tern_rwq_exec_state(dev, wqn, state == IB_WQS_RESET ?
+					  TERN_QPS_RESET :
+					  TERN_QPS_ERR);
 	if (!err)
 		wq->ibwq.state = state;
 
 	return err;
 }
 
-static int tern_wq_set_stripping(struct tern_ib_dev *dev, struct tern_rwq *wq,
-				 bool strip)
+static int tern_rwq_set_stripping(struct tern_ib_dev *dev, struct tern_rwq *wq,
+				  bool strip)
 {
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(wq->ibwq.wq_num),
@@ -376,16 +376,16 @@ int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 	mutex_lock(&wq->lock);
 	if ((mask & IB_WQ_CUR_STATE && attr->curr_wq_state != ibwq->state) ||
 	    (mask & IB_WQ_STATE &&
-	     !tern_wq_transition_ok(ibwq->state, attr->wq_state))) {
+	     !tern_rwq_transition_ok(ibwq->state, attr->wq_state))) {
 		err = tern_refuse(dev, -EINVAL, "WQ state %d to %d", ibwq->state,
 				  attr->wq_state);
 		goto out_unlock;
 	}
 
 	if (flags)
-		err = tern_wq_set_stripping(dev, wq, attr->flags & flags);
+		err = tern_rwq_set_stripping(dev, wq, attr->flags & flags);
 	if (!err && mask & IB_WQ_STATE)
-		err = tern_wq_set_state(dev, wq, attr->wq_state);
+		err = tern_rwq_set_state(dev, wq, attr->wq_state);
 out_unlock:
 	mutex_unlock(&wq->lock);
 

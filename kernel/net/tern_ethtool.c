@@ -9,7 +9,7 @@
 static const struct {
 	const char name[ETH_GSTRING_LEN];
 	unsigned int counter;	/* TERN_ETH_CNT_* */
-} tern_stats[] = {
+} tern_hw_stats[] = {
 	{ "hw_tx_errors", TERN_ETH_CNT_TX_ERRORS },
 	{ "hw_rx_filtered", TERN_ETH_CNT_RX_FILTERED },
 	{ "hw_rx_flow_dropped", TERN_ETH_CNT_RX_FLOW_DROPPED },
@@ -126,8 +126,8 @@ static void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
 
 	if (set != ETH_SS_STATS)
 		return;
-	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
-		ethtool_puts(&data, tern_stats[i].name);
+	for (i = 0; i < ARRAY_SIZE(tern_hw_stats); i++)
+		ethtool_puts(&data, tern_hw_stats[i].name);
 	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
 		ethtool_puts(&data, tern_xdp_stats[i].name);
 }
@@ -136,7 +136,7 @@ static int tern_get_sset_count(struct net_device *netdev, int set)
 {
 	if (set != ETH_SS_STATS)
 		return -EOPNOTSUPP;
-	return ARRAY_SIZE(tern_stats) + ARRAY_SIZE(tern_xdp_stats);
+	return ARRAY_SIZE(tern_hw_stats) + ARRAY_SIZE(tern_xdp_stats);
 }
 
 static void tern_get_ethtool_stats(struct net_device *netdev,
@@ -149,8 +149,8 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 
 	if (tern_net_query_counters(net, counters))
 		memset(counters, 0, sizeof(counters));
-	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
-		*data++ = counters[tern_stats[i].counter];
+	for (i = 0; i < ARRAY_SIZE(tern_hw_stats); i++)
+		*data++ = counters[tern_hw_stats[i].counter];
 	tern_stats_sum_rx(net, 0, rx);
 	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
 		*data++ = rx[tern_xdp_stats[i].counter];

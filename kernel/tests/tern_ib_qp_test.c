@@ -230,14 +230,14 @@ static void tern_test_qp_fetches(struct kunit *test)
 	struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_RC);
 
 	attr.cap.max_send_wr = 0;
-	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+	KUNIT_EXPECT_FALSE(test, tern_qp_is_rendezvous(&attr));
 	attr.srq = &dev->srq;
-	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+	KUNIT_EXPECT_FALSE(test, tern_qp_is_rendezvous(&attr));
 	dev->srq.srq_type = IB_SRQT_TM;
-	KUNIT_EXPECT_TRUE(test, tern_qp_fetches(&attr));
+	KUNIT_EXPECT_TRUE(test, tern_qp_is_rendezvous(&attr));
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
 	attr.cap.max_send_wr = 1;
-	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+	KUNIT_EXPECT_FALSE(test, tern_qp_is_rendezvous(&attr));
 
 	attr.qp_type = IB_QPT_UD;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);

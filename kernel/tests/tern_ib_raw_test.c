@@ -282,7 +282,7 @@ static void tern_test_wq_states(struct kunit *test)
 
 	for (from = IB_WQS_RESET; from <= IB_WQS_ERR; from++)
 		for (to = IB_WQS_RESET; to <= IB_WQS_ERR; to++)
-			KUNIT_EXPECT_EQ(test, tern_wq_transition_ok(from, to),
+			KUNIT_EXPECT_EQ(test, tern_rwq_transition_ok(from, to),
 					!(from == IB_WQS_ERR && to == IB_WQS_RDY));
 }
 
