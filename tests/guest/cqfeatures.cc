@@ -87,9 +87,7 @@ class Rig {
 
   // Writes the first 8 bytes of the memory. wr_id counts up from 0.
   void write(unsigned count = 1) {
-    for (; count > 0; count--) {
-      pair_->post(pair_->request(IBV_WR_RDMA_WRITE, 8, 0, 0, posted_++));
-    }
+    for (; count > 0; count--) pair_->post(pair_->request(IBV_WR_RDMA_WRITE, 8, 0, 0, posted_++));
   }
   // Checks that the completions are the next ones in order.
   void take(std::span<const ibv_wc> wcs) {

@@ -31,15 +31,11 @@ constexpr int kTimeout = 5000;  // ms
 constexpr std::uint16_t kPort = 18520;
 
 void check(int result, const char* what) {
-  if (result != 0) {
-    fail_errno(what);
-  }
+  if (result != 0) fail_errno(what);
 }
 
 int destroy_id(rdma_cm_id* id) {
-  if (id->qp != nullptr) {
-    rdma_destroy_qp(id);
-  }
+  if (id->qp != nullptr) rdma_destroy_qp(id);
   return rdma_destroy_id(id);
 }
 struct ChannelDestroyer {

@@ -150,9 +150,7 @@ class Machine {
         dm_(alloc_dm(dev_.context(), kDmLength)),
         dm_mr_(reg_dm(dev_.pd(), dm_.get(), 0, kDmLength)),
         main_(make_pair()) {
-    for (Connected& link : errors_) {
-      link = make_pair();
-    }
+    for (Connected& link : errors_) link = make_pair();
   }
 
   void run_op(std::size_t part, const Op& op, std::uint64_t count);
@@ -227,9 +225,7 @@ CqPtr Machine::make_send_cq() {
     attr.parent_domain = dev_.parent();
   }
   ibv_cq_ex* cq = ibv_create_cq_ex(dev_.context(), &attr);
-  if (cq == nullptr) {
-    fail_errno("ibv_create_cq_ex");
-  }
+  if (cq == nullptr) fail_errno("ibv_create_cq_ex");
   return CqPtr(ibv_cq_ex_to_cq(cq));
 }
 
@@ -440,16 +436,12 @@ void Machine::batch(const Op& op, std::uint64_t number) {
   const bool all_signaled = number % 8 < 4;
   const bool atomic =
       op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (!atomic) {
-    prepare(op, number);
-  }
+  if (!atomic) prepare(op, number);
   if (number % 16 == 0) {
     CHECK(ibv_req_notify_cq(recv_cq_.get(), number % 32 == 0) == 0, "ibv_req_notify_cq");
     CHECK(ibv_req_notify_cq(send_cq_.get(), 0) == 0, "ibv_req_notify_cq");
   }
-  if (receives(op)) {
-    post_recvs(main_.b, ~(number * kBatch), kSlot);
-  }
+  if (receives(op)) post_recvs(main_.b, ~(number * kBatch), kSlot);
   if (number % 2 == 0) {
     post_list(op, number, all_signaled);
   } else {
@@ -457,9 +449,7 @@ void Machine::batch(const Op& op, std::uint64_t number) {
   }
   told->posts += kBatch;
   poll_sends(op, number, all_signaled);
-  if (receives(op)) {
-    poll_recvs(op, number);
-  }
+  if (receives(op)) poll_recvs(op, number);
   verify(op, number);
 }
 
@@ -608,9 +598,7 @@ void Machine::atomic_write(std::uint64_t number) {
 // A FLUSH after an unsignaled WRITE, alternately of its range and of the whole region.
 void Machine::flush(std::uint64_t number) {
   ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a);
-  for (std::uint32_t at = 0; at < kSlot; at++) {
-    slot(here_, 0)[at] = pattern(number, 0, at);
-  }
+  for (std::uint32_t at = 0; at < kSlot; at++) slot(here_, 0)[at] = pattern(number, 0, at);
   ibv_wr_start(qpx);
   qpx->wr_id = number;
   qpx->wr_flags = 0;
@@ -677,9 +665,7 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
     told->posts += kBatch;
     for (std::uint32_t i = 0; i < kBatch; i++) {
       ibv_wc_status want = IBV_WC_WR_FLUSH_ERR;
-      if (round == 0 && i <= kBad) {
-        want = i < kBad ? IBV_WC_SUCCESS : status;
-      }
+      if (round == 0 && i <= kBad) want = i < kBad ? IBV_WC_SUCCESS : status;
       const ibv_wc wc = wait(send_cq_.get());
       CHECK(wc.status == want && wc.wr_id == i, "%s, round %u: request %u is %lu, %s",
             kErrors[kind], round, i, wc.wr_id, ibv_wc_status_str(wc.status));
@@ -689,9 +675,7 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
     post_recvs(link.a, 100, 4);
     for (std::uint32_t i = 0; i < kBatch; i++) {
       ibv_wc wc = wait(recv_cq_.get());
-      while (wc.qp_num != link.a->qp_num) {
-        wc = wait(recv_cq_.get());
-      }
+      while (wc.qp_num != link.a->qp_num) wc = wait(recv_cq_.get());
       CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 100 + i, "flushed receive %lu: %s",
             wc.wr_id, ibv_wc_status_str(wc.status));
     }
@@ -722,9 +706,7 @@ void run_child(const CommandLine& line, std::uint64_t count) {
 }
 
 const char* part_name(std::size_t part) {
-  if (part < kNumOps) {
-    return kOps[part].name;
-  }
+  if (part < kNumOps) return kOps[part].name;
   part -= kNumOps;
   return part < kNumMemories ? kMemories[part] : kErrors[part - kNumMemories];
 }
@@ -733,9 +715,7 @@ const char* part_name(std::size_t part) {
 int reap(pid_t child, unsigned seconds) {
   int status = 0;
   for (unsigned tenths = 0; tenths < seconds * 10; tenths++) {
-    if (::waitpid(child, &status, WNOHANG) == child) {
-      return status;
-    }
+    if (::waitpid(child, &status, WNOHANG) == child) return status;
     ::usleep(100'000);
   }
   ::kill(child, SIGKILL);
@@ -762,9 +742,7 @@ void run(const CommandLine& line, std::uint64_t count, unsigned seconds) {
   told = new (shared) Report{};
   filter_kills();
   const pid_t child = ::fork();
-  if (child == 0) {
-    run_child(line, count);
-  }
+  if (child == 0) run_child(line, count);
   const int status = reap(child, seconds);
   std::string why;
   if (status == SIGALRM) {

@@ -26,9 +26,7 @@ constexpr std::uint32_t kLength = 32 * 1024;
 
 // Returns "" if creating an object failed with an errno of a dead device.
 std::string refused(const char* verb, const void* made) {
-  if (made != nullptr) {
-    return std::string(verb) + " works; ";
-  }
+  if (made != nullptr) return std::string(verb) + " works; ";
   return errno == EIO || errno == ENODEV ? "" : std::string(verb) + ": " + errno_name(errno) + "; ";
 }
 
@@ -41,9 +39,7 @@ std::string verbs_fail(const Device& dev, const End& session) {
   errno = 0;
   why += refused("ibv_reg_mr", ibv_reg_mr(dev.pd(), session.memory().bytes().data(), 4096,
                                           IBV_ACCESS_LOCAL_WRITE));
-  if (to_state(session.qp(), IBV_QPS_ERR) == 0) {
-    why += "ibv_modify_qp works; ";
-  }
+  if (to_state(session.qp(), IBV_QPS_ERR) == 0) why += "ibv_modify_qp works; ";
   return why;
 }
 
@@ -51,13 +47,9 @@ std::string verbs_fail(const Device& dev, const End& session) {
 std::string queues_live(const End& session, const Send& send) {
   for (int i = 0; i < 8; i++) {
     const int err = post(session.qp(), Api::kPost, send);
-    if (err != 0 && err != ENOMEM) {
-      return "ibv_post_send: " + errno_name(err);
-    }
+    if (err != 0 && err != ENOMEM) return "ibv_post_send: " + errno_name(err);
     ibv_wc wc{};
-    if (ibv_poll_cq(session.send_cq(), 1, &wc) < 0) {
-      return "ibv_poll_cq fails";
-    }
+    if (ibv_poll_cq(session.send_cq(), 1, &wc) < 0) return "ibv_poll_cq fails";
   }
   return "";
 }

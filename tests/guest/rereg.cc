@@ -202,12 +202,8 @@ void combination(const Device& dev, int flags) {
           "struct ibv_mr says something else");
   const Probe probe(dev, owner, mr.get());
   probe.reaches(now, "after it");
-  if ((flags & kTrans) != 0) {
-    probe.refuses(first, "where it was");
-  }
-  if ((flags & kPd) != 0) {
-    Probe(dev, dev.pd(), mr.get()).refuses(now, "for a QP of the old PD");
-  }
+  if ((flags & kTrans) != 0) probe.refuses(first, "where it was");
+  if ((flags & kPd) != 0) Probe(dev, dev.pd(), mr.get()).refuses(now, "for a QP of the old PD");
 }
 
 // Grants and revokes each right and tests it with the operation that needs it.
@@ -236,9 +232,7 @@ void rights(const Device& dev) {
       require(status == (may ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR),
               "access {:#x}, opcode {}: {}", static_cast<unsigned>(access),
               static_cast<int>(r.opcode), ibv_wc_status_str(status));
-      if (!may) {
-        pages.check(5, "a refused request");
-      }
+      if (!may) pages.check(5, "a refused request");
     }
     const bool writes = (access & IBV_ACCESS_LOCAL_WRITE) != 0;
     require(probe.local(IBV_WR_RDMA_READ, pages.address()) ==
@@ -521,9 +515,7 @@ void rights_under_writes(const Device& dev) {
   std::string why;
   std::optional<Requests> link;
   for (unsigned i = 0; i < 300 && why.empty(); i++) {
-    if (!link) {
-      link.emplace(dev, dev.pd());
-    }
+    if (!link) link.emplace(dev, dev.pd());
     source.paint(1000 + i);
     target.paint(5000);
     const ibv_wc_status status = link->run(
@@ -536,9 +528,7 @@ void rights_under_writes(const Device& dev) {
     } else if (mismatch(target.bytes(), came ? 1000 + i : 5000)) {
       why = came ? "an allowed WRITE is not whole" : "a refused WRITE moved bytes";
     }
-    if (!came) {
-      link.reset();
-    }
+    if (!came) link.reset();
   }
   stop = true;
   changer.join();

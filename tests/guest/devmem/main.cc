@@ -54,9 +54,7 @@ void run(const CommandLine& line, std::uint64_t expected, bool bare) {
     set_group("bare");
     add(bare_tests(env));
   } else {
-    if (!env.across) {
-      add(api_tests(env));
-    }
+    if (!env.across) add(api_tests(env));
     add(data_tests(env));
     add(bounds_tests(env));
   }

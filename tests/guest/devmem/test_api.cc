@@ -90,9 +90,7 @@ void alignments(const Scene& env) {
     const std::vector<DmPtr> all = exhaust(env, 64, log);
     require(all.size() == places, "{} allocations at a multiple of 2^{}, there are {} places",
             all.size(), log, places);
-    if (places * kPage < env.size) {
-      alloc_dm(env.dev.context(), 64);
-    }
+    if (places * kPage < env.size) alloc_dm(env.dev.context(), 64);
   }
   const auto above = static_cast<std::uint32_t>(std::bit_width(env.size));
   for (const std::uint32_t log : {above, 63U, 64U, 65U, 128U, 0x80000000U, 0xffffffffU}) {
@@ -108,9 +106,7 @@ void exhaustion(const Scene& env) {
     require(dm_bytes(env) == env.size && alive_dms(env) == 64, "{} bytes in {} allocations",
             dm_bytes(env), alive_dms(env));
     // After every second one is freed there is room, but no gap of two chunks.
-    for (std::size_t i = 0; i < all.size(); i += 2) {
-      all[i].reset();
-    }
+    for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();
     refused(try_alloc_dm(env.dev.context(), 2 * chunk), ENOMEM, "of two chunks in gaps of one");
     require(exhaust(env, chunk).size() == 32, "the gaps do not come back");
     all.clear();
@@ -128,9 +124,7 @@ void pages(const Scene& env) {
     if (i % 64 == 0) {
       std::vector<std::byte> bytes(4);
       fill(bytes, i);
-      if (i % kPage >= 3) {
-        dm_write(all.back().get(), 0, bytes);
-      }
+      if (i % kPage >= 3) dm_write(all.back().get(), 0, bytes);
     }
   }
   if (most * kPage == env.size) {

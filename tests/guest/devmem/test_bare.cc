@@ -87,13 +87,9 @@ void other_things(const Scene& env) {
     const bool read = opcode == IBV_WR_RDMA_READ;
     pair.fill(kAll, read ? 1 : 2);
     pair.remote.fill(kAll, read ? 2 : 1);
-    if (opcode == IBV_WR_SEND) {
-      pair.remote.post_recv(1, kAll);
-    }
+    if (opcode == IBV_WR_SEND) pair.remote.post_recv(1, kAll);
     pair.run(pair.request(opcode, kAll.length), Api::kWr);
-    if (opcode == IBV_WR_SEND) {
-      pair.expect_recv(1);
-    }
+    if (opcode == IBV_WR_SEND) pair.expect_recv(1);
     pair.check(kAll, 2);
     pair.remote.check(kAll, 2);
   }

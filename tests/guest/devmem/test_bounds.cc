@@ -56,9 +56,7 @@ void inside(const Scene& env, ibv_wr_opcode opcode) {
 
 void outside(const Scene& env, ibv_wr_opcode opcode) {
   for (const Case& c : kOutside) {
-    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD && (c.length != 8 || c.offset % 8 != 0)) {
-      continue;
-    }
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD && (c.length != 8 || c.offset % 8 != 0)) continue;
     const Pair pair(env.dev, *env.link,
                     both({.length = kLength}, {.length = kLength, .part = c.part}));
     pair.local.space(Kind::kHost).paint(1);
@@ -78,9 +76,7 @@ void outside_here(const Scene& env) {
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     for (const Case& c : kOutside) {
       // Only single packets: of a longer message, packets before the bad byte may already be sent.
-      if (c.length > 4096) {
-        continue;
-      }
+      if (c.length > 4096) continue;
       const Pair pair(env.dev, *env.link,
                       both({.length = kLength, .part = c.part}, {.length = kLength}));
       pair.local.space(Kind::kDevice).paint(1);

@@ -30,9 +30,7 @@ constexpr Op kAtomics[] = {{IBV_WR_ATOMIC_FETCH_AND_ADD, "fetch-add"},
                            {IBV_WR_ATOMIC_CMP_AND_SWP, "compare-swap"}};
 
 bool allows(ibv_qp_type type, ibv_wr_opcode opcode) {
-  if (type == IBV_QPT_UD) {
-    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
-  }
+  if (type == IBV_QPT_UD) return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
   return type != IBV_QPT_UC || opcode != IBV_WR_RDMA_READ;
 }
 
@@ -53,16 +51,12 @@ void transfer(const Pair& pair, const Op& op, const Range& here, const Range& th
   const Space& space = pair.local.space(here.kind);
   space.paint(1000 + seed, read ? Patches{} : Patches(&near, 1));
   pair.remote.paint(there.kind, 2000 + seed, read ? Patches(&far, 1) : Patches{});
-  if (needs_recv(op.opcode)) {
-    receive(pair, seed, there);
-  }
+  if (needs_recv(op.opcode)) receive(pair, seed, there);
   Send send = pair.request(op.opcode, here, there);
   send.wr_id = ~seed;
   send.imm = 0x1badcafe;
   send.flags |= flags;
-  if ((flags & IBV_SEND_INLINE) != 0) {
-    send.sges[0].lkey = 0;
-  }
+  if ((flags & IBV_SEND_INLINE) != 0) send.sges[0].lkey = 0;
   pair.run(send, api);
   if (needs_recv(op.opcode)) {
     const ibv_wc wc = pair.expect_recv(seed);
@@ -81,9 +75,7 @@ void transfers(const Scene& env, const Named& type, const Op& op, Kind here, Kin
   const Pair pair(env.dev, *env.link, both({.type = type.type}));
   std::uint64_t i = 0;
   for (const std::uint32_t n : kLengths) {
-    if (type.type == IBV_QPT_UD && n > 4096) {
-      break;
-    }
+    if (type.type == IBV_QPT_UD && n > 4096) break;
     i++;
     transfer(pair, op, {.offset = 128 + i * 7 % 61, .length = n, .kind = here},
              {.offset = 4096 - 64 + i * 13 % 67, .length = n, .kind = there},
@@ -151,9 +143,7 @@ void inline_data(const Scene& env, const Named& type) {
   const Pair pair(env.dev, *env.link, both({.type = type.type}));
   std::uint64_t i = 0;
   for (const Op& op : kOps) {
-    if (op.opcode == IBV_WR_RDMA_READ || !allows(type.type, op.opcode)) {
-      continue;
-    }
+    if (op.opcode == IBV_WR_RDMA_READ || !allows(type.type, op.opcode)) continue;
     for (const std::uint32_t n : {1U, 4U, 17U, pair.local.cap().max_inline_data}) {
       i++;
       transfer(pair, op, {.offset = i * 3, .length = n, .kind = Kind::kHost},
@@ -224,9 +214,7 @@ std::vector<Test> data_tests(const Scene& env) {
   for (const Named& type : kNamed) {
     for (const Kind here : kKinds) {
       for (const Kind there : kKinds) {
-        if (here == Kind::kHost && there == Kind::kHost) {
-          continue;
-        }
+        if (here == Kind::kHost && there == Kind::kHost) continue;
         const std::string tail =
             std::string("-") + kind_name(here) + "-here-" + kind_name(there) + "-there";
         for (const Op& op : kOps) {

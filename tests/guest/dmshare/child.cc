@@ -86,9 +86,7 @@ void Talk::give(int file) const {
   c->cmsg_type = SCM_RIGHTS;
   c->cmsg_len = CMSG_LEN(sizeof(file));
   std::memcpy(CMSG_DATA(c), &file, sizeof(file));
-  if (::sendmsg(fd_, &m, MSG_NOSIGNAL) != 1) {
-    fail_errno("sendmsg of a file");
-  }
+  if (::sendmsg(fd_, &m, MSG_NOSIGNAL) != 1) fail_errno("sendmsg of a file");
 }
 
 int Talk::take() const {
@@ -117,9 +115,7 @@ Child::Child(const std::function<void(const Talk&)>& body)
         return fds[0];
       }()),
       pid_(::fork()) {
-  if (pid_ < 0) {
-    fail_errno("fork");
-  }
+  if (pid_ < 0) fail_errno("fork");
   if (pid_ != 0) {
     ::close(theirs_);
     return;

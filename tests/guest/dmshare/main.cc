@@ -109,9 +109,7 @@ void run(const CommandLine& line) {
   warm_up(where);
   std::vector<Test> tests;
   for (const auto& part : {isolation_tests(where), death_tests(where), share_tests(where)}) {
-    for (const Test& t : part) {
-      tests.push_back({t.name, [&where, t] { sealed(where, t); }});
-    }
+    for (const Test& t : part) tests.push_back({t.name, [&where, t] { sealed(where, t); }});
   }
   run_tests(tests);
 }

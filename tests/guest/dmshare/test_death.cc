@@ -74,9 +74,7 @@ void with_traffic(const Where& where, ibv_wr_opcode opcode) {
                                      {.length = 1 << 20, .kind = Kind::kDevice});
       for (int i = 0;; i++) {
         pair.run(send);
-        if (i == 3) {
-          talk.tell();
-        }
+        if (i == 3) talk.tell();
       }
     });
     child.talk().wait();
@@ -133,17 +131,13 @@ void one_of_many(const Where& where) {
       const Device dev = where.open();
       const DmPtr dm = alloc_dm(dev.context(), share);
       const std::vector<std::byte> bytes = dm_read(dm.get(), 0, share);
-      for (const std::byte b : bytes) {
-        require(b == std::byte{}, "a byte is not 0");
-      }
+      for (const std::byte b : bytes) require(b == std::byte{}, "a byte is not 0");
       dm_write(dm.get(), 0, std::vector<std::byte>(share, std::byte{0x61}));
       hold(talk);
     }));
     all.back()->talk().wait();
   };
-  for (int i = 0; i < 8; i++) {
-    start();
-  }
+  for (int i = 0; i < 8; i++) start();
   for (int i = 0; i < 8; i++) {
     all.erase(all.begin() + i * 3 % 8);
     where.expect_count("dm_bytes", share * 7);

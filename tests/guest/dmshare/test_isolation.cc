@@ -51,9 +51,7 @@ void zeroed_for_another(const Where& where) {
       }
       all.push_back(try_alloc_dm(dev.context(), where.size - used));
       if (frees) {
-        for (DmPtr& dm : all) {
-          dm.reset();
-        }
+        for (DmPtr& dm : all) dm.reset();
         return;
       }
       talk.tell();
@@ -118,14 +116,10 @@ void free_with_a_mapping(const Where& where) {
     std::vector<DmPtr> all = take_all(dev, kChunk);
     require(all.size() == where.size / kChunk - 1, "{} chunks", all.size());
     const std::vector<std::byte> own(kChunk, std::byte{0x77});
-    for (const DmPtr& dm : all) {
-      dm_write(dm.get(), 0, own);
-    }
+    for (const DmPtr& dm : all) dm_write(dm.get(), 0, own);
     for (;;) {
       talk.tell();
-      if (talk.hear()[0] == 1) {
-        break;
-      }
+      if (talk.hear()[0] == 1) break;
       for (const DmPtr& dm : all) {
         require(dm_read(dm.get(), 0, kChunk) == own, "bytes of the first process");
       }
@@ -174,9 +168,7 @@ void mapping_of_a_forked_process(const Where& where) {
         talk.wait();
         ::_exit(0);
       }
-      if (frees) {
-        dm.reset();
-      }
+      if (frees) dm.reset();
       talk.tell();
       ::_exit(0);
     });
@@ -188,9 +180,7 @@ void mapping_of_a_forked_process(const Where& where) {
         const std::vector<DmPtr> all = take_all(dev, kChunk);
         talk.tell({all.size() * kChunk});
         talk.wait();
-        for (const DmPtr& dm : all) {
-          require_zero(dm_read(dm.get(), 0, kChunk), "an allocation");
-        }
+        for (const DmPtr& dm : all) require_zero(dm_read(dm.get(), 0, kChunk), "an allocation");
       });
       held = where.size - second.talk().hear()[0];
       static_cast<void>(first.ask());  // the forked process stores
@@ -249,16 +239,12 @@ void nothing_of_another(const Where& where) {
     talk.wait();
   });
   std::vector<std::uint64_t> theirs;
-  for (int i = 0; i < 8; i++) {
-    theirs.push_back(first.talk().hear()[0]);
-  }
+  for (int i = 0; i < 8; i++) theirs.push_back(first.talk().hear()[0]);
   Child second([&where, &theirs](const Talk&) {
     const Device dev = where.open();
     const std::vector<Mapping> own = device_mappings();
     std::vector<std::uint64_t> offsets = theirs;
-    for (std::uint64_t page = 0; page < 2048; page++) {
-      offsets.push_back(page * kPage);
-    }
+    for (std::uint64_t page = 0; page < 2048; page++) offsets.push_back(page * kPage);
     std::mt19937_64 random(4);
     for (int i = 0; i < 2000; i++) {
       offsets.push_back((random() >> (20 + i % 30)) * kPage & ((1UL << 62) - 1));
@@ -268,9 +254,7 @@ void nothing_of_another(const Where& where) {
           std::ranges::any_of(own, [&](const Mapping& m) { return m.offset == offset; });
       std::byte* map = map_again(dev, offset, kPage);
       require(map == nullptr || mine, "offset {:#x} of the file can be mapped", offset);
-      if (map != nullptr) {
-        ::munmap(map, kPage);
-      }
+      if (map != nullptr) ::munmap(map, kPage);
     }
   });
   second.finish();
@@ -284,19 +268,13 @@ void neighbours(const Where& where) {
   Child first([&where, pages](const Talk& talk) {
     const Device dev = where.open();
     std::vector<DmPtr> all;
-    for (std::uint64_t i = 0; i < pages; i++) {
-      all.push_back(alloc_dm(dev.context(), kPage));
-    }
+    for (std::uint64_t i = 0; i < pages; i++) all.push_back(alloc_dm(dev.context(), kPage));
     // Every second page is freed for the other process.
-    for (std::uint64_t i = 0; i < pages; i += 2) {
-      all[i].reset();
-    }
+    for (std::uint64_t i = 0; i < pages; i += 2) all[i].reset();
     talk.tell();
     for (unsigned round = 0; round < 3; round++) {
       const std::vector<std::byte> bytes(kPage, static_cast<std::byte>(0x30 + round));
-      for (std::uint64_t i = 1; i < pages; i += 2) {
-        dm_write(all[i].get(), 0, bytes);
-      }
+      for (std::uint64_t i = 1; i < pages; i += 2) dm_write(all[i].get(), 0, bytes);
       talk.wait();
       for (std::uint64_t i = 1; i < pages; i += 2) {
         require(dm_read(all[i].get(), 0, kPage) == bytes, "page {} has bytes of its neighbour", i);
@@ -314,9 +292,7 @@ void neighbours(const Where& where) {
     for (unsigned round = 0; round < 3; round++) {
       talk.wait();
       const std::vector<std::byte> bytes(kPage, static_cast<std::byte>(0x50 + round));
-      for (const DmPtr& dm : all) {
-        dm_write(dm.get(), 0, bytes);
-      }
+      for (const DmPtr& dm : all) dm_write(dm.get(), 0, bytes);
       talk.tell();
       talk.wait();
       for (const DmPtr& dm : all) {

@@ -90,18 +90,10 @@ class Imported {
   Imported(const Imported&) = delete;
   Imported& operator=(const Imported&) = delete;
   ~Imported() {
-    if (plain_ != nullptr) {
-      ibv_unimport_mr(plain_);
-    }
-    if (region_ != nullptr) {
-      ibv_unimport_mr(region_);
-    }
-    if (dm_ != nullptr) {
-      ibv_unimport_dm(dm_);
-    }
-    if (pd_ != nullptr) {
-      ibv_unimport_pd(pd_);
-    }
+    if (plain_ != nullptr) ibv_unimport_mr(plain_);
+    if (region_ != nullptr) ibv_unimport_mr(region_);
+    if (dm_ != nullptr) ibv_unimport_dm(dm_);
+    if (pd_ != nullptr) ibv_unimport_pd(pd_);
     note_destroy("ibv_close_device", ibv_close_device(context_));
   }
 
@@ -306,9 +298,7 @@ void unimport_leaves_all(const Where& where) {
   constexpr const char* kNames[] = {"alive_pd", "alive_mr", "alive_dm", "dm_bytes"};
   std::vector<std::uint64_t> counts;
   sides.second.talk().wait();
-  for (const char* name : kNames) {
-    counts.push_back(where.count(name));
-  }
+  for (const char* name : kNames) counts.push_back(where.count(name));
   for (int step = 0; step < 2; step++) {
     static_cast<void>(sides.second.ask());
     for (std::size_t i = 0; i < counts.size(); i++) {
@@ -428,9 +418,7 @@ void importer_dies(const Where& where) {
     const ImportedPair pair(own, all);
     const Memory memory(all.pd(), kLength, kAllAccess);
     talk.tell();
-    for (;;) {
-      pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
-    }
+    for (;;) pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
   });
   sides.second.talk().wait();
   sides.second.kill();
@@ -451,9 +439,7 @@ void both_die(const Where& where) {
       const ImportedPair pair(own, all);
       const Memory memory(all.pd(), kLength, kAllAccess);
       talk.tell();
-      for (;;) {
-        pair.run(IBV_WR_RDMA_WRITE, memory.sge(0, kLength), 0, all.region()->rkey);
-      }
+      for (;;) pair.run(IBV_WR_RDMA_WRITE, memory.sge(0, kLength), 0, all.region()->rkey);
     });
     sides.second.talk().wait();
     (round % 2 == 0 ? sides.first : sides.second).kill();

@@ -27,24 +27,18 @@ auto patient(const EndSpec& spec, const Differs& differs) {
 }  // namespace
 
 End::End(const Device& dev, const EndSpec& spec) : dev_(dev), spec_(spec) {
-  if (spec_.pd == nullptr) {
-    spec_.pd = dev.pd();
-  }
+  if (spec_.pd == nullptr) spec_.pd = dev.pd();
   if (spec_.send_cq == nullptr) {
     send_cq_ = create_cq(dev, spec.send_cqe);
     spec_.send_cq = send_cq_.get();
   }
   if (spec_.recv_cq == nullptr) {
     channel_.reset(ibv_create_comp_channel(dev.context()));
-    if (!channel_) {
-      fail_errno("ibv_create_comp_channel");
-    }
+    if (!channel_) fail_errno("ibv_create_comp_channel");
     recv_cq_ = create_cq(dev, spec.recv_cqe, channel_.get());
     spec_.recv_cq = recv_cq_.get();
   }
-  if (spec.foreign_pd) {
-    foreign_pd_.reset(ibv_alloc_pd(dev.context()));
-  }
+  if (spec.foreign_pd) foreign_pd_.reset(ibv_alloc_pd(dev.context()));
   if (spec.memory != 0) {
     host_.emplace(std::make_unique<Memory>(
         spec.foreign_pd ? foreign_pd_.get() : spec_.pd, spec.memory, spec.access,
@@ -53,9 +47,7 @@ End::End(const Device& dev, const EndSpec& spec) : dev_(dev), spec_(spec) {
   if (spec.device_memory != 0) {
     device_.emplace(dev, Kind::kDevice, spec.device_memory, spec.access, spec.part);
   }
-  if (spec.srq || spec.type == IBV_QPT_XRC_RECV) {
-    make_srq();
-  }
+  if (spec.srq || spec.type == IBV_QPT_XRC_RECV) make_srq();
   make_qp();
 }
 
@@ -67,9 +59,7 @@ void End::make_srq() {
   } else {
     ibv_srq_init_attr init{.srq_context = nullptr, .attr = attr};
     xrc_.srq.reset(ibv_create_srq(spec_.pd, &init));
-    if (!xrc_.srq) {
-      fail_errno("ibv_create_srq");
-    }
+    if (!xrc_.srq) fail_errno("ibv_create_srq");
   }
   spec_.use_srq = xrc_.srq.get();
 }
@@ -91,9 +81,7 @@ void End::make_qp() {
     make.send_ops = send_ops(spec_.type) | spec_.more_ops;
   }
   qp_ = try_create_qp(dev_, make);
-  if (!qp_) {
-    fail_errno("ibv_create_qp_ex");
-  }
+  if (!qp_) fail_errno("ibv_create_qp_ex");
   cap_ = make.cap;
 }
 
@@ -103,9 +91,7 @@ ibv_sge End::sge(const Range& range) const {
 
 std::vector<ibv_sge> End::sges(Ranges ranges) const {
   std::vector<ibv_sge> list;
-  for (const Range& r : ranges) {
-    list.push_back(sge(r));
-  }
+  for (const Range& r : ranges) list.push_back(sge(r));
   return list;
 }
 

@@ -28,9 +28,7 @@ template <typename... Args>
 
 template <typename... Args>
 void require(bool condition, std::format_string<Args...> text, Args&&... args) {
-  if (!condition) {
-    throw Failure(std::format(text, std::forward<Args>(args)...));
-  }
+  if (!condition) throw Failure(std::format(text, std::forward<Args>(args)...));
 }
 
 // Throws a Failure "what: text" for a call that reports by errno.

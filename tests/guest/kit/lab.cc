@@ -21,9 +21,7 @@ constexpr auto kLifespan = std::chrono::milliseconds(20);
 
 std::string host_name() {
   std::array<char, 64> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) {
-    fail_errno("gethostname");
-  }
+  if (::gethostname(name.data(), name.size() - 1) != 0) fail_errno("gethostname");
   return name.data();
 }
 
@@ -31,9 +29,7 @@ std::string host_name() {
 
 std::string shell(const std::string& command) {
   std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) {
-    fail_errno("popen");
-  }
+  if (pipe == nullptr) fail_errno("popen");
   std::string out;
   std::array<char, 4096> piece{};
   while (const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe)) {
@@ -45,9 +41,7 @@ std::string shell(const std::string& command) {
 }
 
 Machine::Machine(std::string name) : name_(std::move(name)), here_(name_.empty()) {
-  if (here_) {
-    name_ = host_name();
-  }
+  if (here_) name_ = host_name();
 }
 
 void Machine::set_faults(const std::string& rules) const {
@@ -60,9 +54,7 @@ std::vector<std::uint64_t> Machine::applied() const {
   std::istringstream report(shell("labctl faults " + name_ + " 2>&1"));
   for (std::string line; std::getline(report, line);) {
     const auto at = line.find(kKey);
-    if (at != std::string::npos) {
-      counts.push_back(std::stoull(line.substr(at + kKey.size())));
-    }
+    if (at != std::string::npos) counts.push_back(std::stoull(line.substr(at + kKey.size())));
   }
   return counts;
 }

@@ -122,9 +122,7 @@ void run_tests(std::span<const Test> tests,
   for (const Test* t : chosen) {
     const Outcome outcome = attempt(t->name, t->run);
     passed += report(t->name, outcome) ? 1U : 0U;
-    if (then) {
-      then(*t, outcome);
-    }
+    if (then) then(*t, outcome);
   }
   std::printf("# %zu of %zu passed\n", passed, chosen.size());
 }

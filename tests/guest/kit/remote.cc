@@ -52,12 +52,8 @@ void Responder::open(const Request& request, Reply& reply) {
     reply.address[static_cast<std::size_t>(kind)] = end->space(kind).address();
     reply.rkey[static_cast<std::size_t>(kind)] = end->space(kind).rkey();
   };
-  if (request.spec.memory != 0) {
-    tell(Kind::kHost);
-  }
-  if (request.spec.device_memory != 0) {
-    tell(Kind::kDevice);
-  }
+  if (request.spec.memory != 0) tell(Kind::kHost);
+  if (request.spec.device_memory != 0) tell(Kind::kDevice);
   reply.mtu = dev_.active_mtu();
   ends_.emplace(next_++, std::move(end));
 }

@@ -77,9 +77,7 @@ std::optional<std::size_t> wrong_byte(std::span<const std::byte> bytes, std::uin
     std::copy_n(&bytes[p.offset - p.ahead], p.ahead, &want[p.offset - p.ahead]);
   }
   const auto at = std::ranges::mismatch(bytes, want).in1;
-  if (at == bytes.end()) {
-    return {};
-  }
+  if (at == bytes.end()) return {};
   return static_cast<std::size_t>(at - bytes.begin());
 }
 
@@ -116,9 +114,7 @@ void Space::paint(std::uint64_t background, Patches patches) const {
 }
 
 std::optional<std::size_t> Space::differs(std::uint64_t background, Patches patches) const {
-  if (host_) {
-    return wrong_byte(host_->bytes(), background, patches);
-  }
+  if (host_) return wrong_byte(host_->bytes(), background, patches);
   return wrong_byte(dm_read(dm_.get(), 0, length_), background, patches);
 }
 

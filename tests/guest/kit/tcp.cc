@@ -14,18 +14,14 @@
 namespace guest {
 
 Socket::~Socket() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-  }
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void Socket::write(const void* data, std::size_t size) const {
   const auto* p = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t n = ::send(fd_, p, size, MSG_NOSIGNAL);
-    if (n <= 0) {
-      fail_errno("send");
-    }
+    if (n <= 0) fail_errno("send");
     p += n;
     size -= static_cast<std::size_t>(n);
   }
@@ -36,12 +32,8 @@ bool Socket::read(void* data, std::size_t size) const {
   std::size_t got = 0;
   while (got < size) {
     const ssize_t n = ::recv(fd_, p + got, size - got, 0);
-    if (n == 0 && got == 0) {
-      return false;
-    }
-    if (n <= 0) {
-      fail_errno("recv");
-    }
+    if (n == 0 && got == 0) return false;
+    if (n <= 0) fail_errno("recv");
     got += static_cast<std::size_t>(n);
   }
   return true;
@@ -70,9 +62,7 @@ Socket tcp_connect(const std::string& host, const std::string& port) {
     const AddrList list = resolve(host.c_str(), port);
     for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
       Socket s(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-      if (::connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0) {
-        return s;
-      }
+      if (::connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0) return s;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
@@ -85,9 +75,7 @@ Socket tcp_listen(const std::string& port) {
     Socket s(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
     const int on = 1;
     ::setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.fd(), 1) == 0) {
-      return s;
-    }
+    if (::bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.fd(), 1) == 0) return s;
   }
   fail_errno("listen");
 }

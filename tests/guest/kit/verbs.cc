@@ -46,29 +46,21 @@ void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status)
 Device::Device(const std::string& name, int gid_index, Domain domain) {
   int num = 0;
   ibv_device** list = ibv_get_device_list(&num);
-  if (list == nullptr) {
-    fail_errno("ibv_get_device_list");
-  }
+  if (list == nullptr) fail_errno("ibv_get_device_list");
   for (int i = 0; i < num; i++) {
-    if (name == ibv_get_device_name(list[i])) {
-      context_.reset(ibv_open_device(list[i]));
-    }
+    if (name == ibv_get_device_name(list[i])) context_.reset(ibv_open_device(list[i]));
   }
   ibv_free_device_list(list);
   require(context_ != nullptr, "no device {}", name);
   pd_.reset(ibv_alloc_pd(context_.get()));
-  if (!pd_) {
-    fail_errno("ibv_alloc_pd");
-  }
+  if (!pd_) fail_errno("ibv_alloc_pd");
   if (ibv_query_device(context_.get(), &attr_) != 0 ||
       ibv_query_port(context_.get(), 1, &port_) != 0) {
     fail_errno("query");
   }
   require(port_.state == IBV_PORT_ACTIVE, "port 1 of {} is not active", name);
   choose_gid(gid_index);
-  if (domain == Domain::kThread) {
-    make_parent();
-  }
+  if (domain == Domain::kThread) make_parent();
 }
 
 namespace {
@@ -79,9 +71,7 @@ int live_buffers = 0;
 
 void* allocate(ibv_pd*, void* context, std::size_t size, std::size_t alignment, std::uint64_t) {
   void* memory = std::aligned_alloc(alignment, size);
-  if (memory == nullptr || context != &live_buffers) {
-    return nullptr;
-  }
+  if (memory == nullptr || context != &live_buffers) return nullptr;
   ++live_buffers;
   return std::memset(memory, 0, size);
 }
@@ -96,9 +86,7 @@ void release(ibv_pd*, void* context, void* memory, std::uint64_t) {
 void Device::make_parent() {
   ibv_td_init_attr td{};
   td_.reset(ibv_alloc_td(context_.get(), &td));
-  if (!td_) {
-    fail_errno("ibv_alloc_td");
-  }
+  if (!td_) fail_errno("ibv_alloc_td");
   ibv_parent_domain_init_attr attr{};
   attr.pd = pd_.get();
   attr.td = td_.get();
@@ -107,9 +95,7 @@ void Device::make_parent() {
   attr.free = release;
   attr.pd_context = &live_buffers;
   parent_.reset(ibv_alloc_parent_domain(context_.get(), &attr));
-  if (!parent_) {
-    fail_errno("ibv_alloc_parent_domain");
-  }
+  if (!parent_) fail_errno("ibv_alloc_parent_domain");
 }
 
 void Device::choose_gid(int gid_index) {
@@ -124,58 +110,42 @@ void Device::choose_gid(int gid_index) {
       chosen = i;
       break;
     }
-    if (chosen < 0) {
-      chosen = i;
-    }
+    if (chosen < 0) chosen = i;
   }
   require(chosen >= 0, "no RoCE v2 GID");
   gid_index_ = static_cast<std::uint8_t>(chosen);
-  if (ibv_query_gid(context_.get(), 1, gid_index_, &gid_) != 0) {
-    fail_errno("ibv_query_gid");
-  }
+  if (ibv_query_gid(context_.get(), 1, gid_index_, &gid_) != 0) fail_errno("ibv_query_gid");
 }
 
 bool Device::wait_async(ibv_event_type type, int timeout_ms) const {
   const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
   while (Clock::now() < end) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-    if (!readable(context_->async_fd, static_cast<int>(left))) {
-      break;
-    }
+    if (!readable(context_->async_fd, static_cast<int>(left))) break;
     ibv_async_event event{};
-    if (ibv_get_async_event(context_.get(), &event) != 0) {
-      fail_errno("ibv_get_async_event");
-    }
+    if (ibv_get_async_event(context_.get(), &event) != 0) fail_errno("ibv_get_async_event");
     ibv_ack_async_event(&event);
-    if (event.event_type == type) {
-      return true;
-    }
+    if (event.event_type == type) return true;
   }
   return false;
 }
 
 PdPtr alloc_pd(const Device& dev) {
   PdPtr pd(ibv_alloc_pd(dev.context()));
-  if (!pd) {
-    fail_errno("ibv_alloc_pd");
-  }
+  if (!pd) fail_errno("ibv_alloc_pd");
   return pd;
 }
 
 MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   MwPtr mw(ibv_alloc_mw(pd, type));
-  if (!mw) {
-    fail_errno("ibv_alloc_mw");
-  }
+  if (!mw) fail_errno("ibv_alloc_mw");
   return mw;
 }
 
 Memory::Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova)
     : data_(nullptr), length_(length) {
   void* map = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) {
-    fail_errno("mmap");
-  }
+  if (map == MAP_FAILED) fail_errno("mmap");
   data_ = static_cast<std::byte*>(map);
   base_ = iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
   mr_.reset(ibv_reg_mr_iova(pd, data_, length, base_, static_cast<unsigned>(access)));
@@ -224,9 +194,7 @@ std::optional<std::size_t> mismatch(std::span<const std::byte> in, std::uint64_t
   for (std::size_t i = 0; i < in.size(); i += 8) {
     const std::uint64_t word = pattern_word(seed, i / 8);
     const std::size_t n = std::min<std::size_t>(8, in.size() - i);
-    if (std::memcmp(&in[i], &word, n) != 0) {
-      return i;
-    }
+    if (std::memcmp(&in[i], &word, n) != 0) return i;
   }
   return {};
 }
@@ -272,9 +240,7 @@ int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint&
   if (qp->qp_type != IBV_QPT_UD) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
-  if (is_responder(qp)) {
-    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  }
+  if (is_responder(qp)) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   return ibv_modify_qp(qp, &attr, mask);
 }
 
@@ -311,15 +277,9 @@ ibv_qp_state state_of(ibv_qp* qp) {
 
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote, ibv_qp_state until) {
-  if (until >= IBV_QPS_INIT) {
-    require_err(to_init(qp, how), 0, "to INIT");
-  }
-  if (until >= IBV_QPS_RTR) {
-    require_err(to_rtr(qp, dev, how, remote), 0, "to RTR");
-  }
-  if (until >= IBV_QPS_RTS) {
-    require_err(to_rts(qp, how, self.psn), 0, "to RTS");
-  }
+  if (until >= IBV_QPS_INIT) require_err(to_init(qp, how), 0, "to INIT");
+  if (until >= IBV_QPS_RTR) require_err(to_rtr(qp, dev, how, remote), 0, "to RTR");
+  if (until >= IBV_QPS_RTS) require_err(to_rts(qp, how, self.psn), 0, "to RTS");
 }
 
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
@@ -338,9 +298,7 @@ CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
   } else {
     cq.reset(ibv_create_cq(dev.context(), entries, nullptr, channel, 0));
   }
-  if (!cq) {
-    fail_errno("ibv_create_cq");
-  }
+  if (!cq) fail_errno("ibv_create_cq");
   require(cq->cqe >= entries, "CQ of {} entries has {}", entries, cq->cqe);
   return cq;
 }
@@ -362,9 +320,7 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
     attr.send_ops_flags = spec.send_ops;
   }
   QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
-  if (qp) {
-    spec.cap = attr.cap;
-  }
+  if (qp) spec.cap = attr.cap;
   return qp;
 }
 
@@ -375,9 +331,7 @@ XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq, const ibv_srq_attr&
   xrcd.fd = -1;
   xrcd.oflags = O_CREAT;
   share.xrcd.reset(ibv_open_xrcd(dev.context(), &xrcd));
-  if (!share.xrcd) {
-    fail_errno("ibv_open_xrcd");
-  }
+  if (!share.xrcd) fail_errno("ibv_open_xrcd");
   ibv_srq_init_attr_ex srq{};
   srq.attr = attr;
   srq.comp_mask =
@@ -401,9 +355,7 @@ AhPtr create_ah(const Device& dev, const ibv_gid& gid) {
   attr.grh.sgid_index = dev.gid_index();
   attr.grh.hop_limit = 64;
   AhPtr ah(ibv_create_ah(dev.pd(), &attr));
-  if (!ah) {
-    fail_errno("ibv_create_ah");
-  }
+  if (!ah) fail_errno("ibv_create_ah");
   return ah;
 }
 
@@ -416,9 +368,7 @@ QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_c
               .send_ops = kRcSendOps | more_ops,
               .signal_all = signal_all};
   QpPtr qp = try_create_qp(dev, spec);
-  if (!qp) {
-    fail_errno("ibv_create_qp_ex");
-  }
+  if (!qp) fail_errno("ibv_create_qp_ex");
   cap = spec.cap;
   return qp;
 }
@@ -455,9 +405,7 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
     } else {
       wr.imm_data = htonl(s.imm);
     }
-    if (qp->qp_type == IBV_QPT_XRC_SEND) {
-      wr.qp_type.xrc.remote_srqn = s.srqn;
-    }
+    if (qp->qp_type == IBV_QPT_XRC_SEND) wr.qp_type.xrc.remote_srqn = s.srqn;
     if (s.opcode == IBV_WR_BIND_MW) {
       wr.bind_mw.mw = s.mw;
       wr.bind_mw.rkey = s.bind_rkey;
@@ -479,9 +427,7 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
   }
   ibv_send_wr* bad_wr = nullptr;
   const int err = ibv_post_send(qp, wrs.data(), &bad_wr);
-  if (err != 0 && bad != nullptr) {
-    *bad = static_cast<std::size_t>(bad_wr - wrs.data());
-  }
+  if (err != 0 && bad != nullptr) *bad = static_cast<std::size_t>(bad_wr - wrs.data());
   return err;
 }
 
@@ -557,23 +503,17 @@ void build(ibv_qp_ex* qpx, const Send& s) {
   } else if (qpx->qp_base.qp_type == IBV_QPT_XRC_SEND) {
     ibv_wr_set_xrc_srqn(qpx, s.srqn);
   }
-  if (data) {
-    set_data(qpx, s);
-  }
+  if (data) set_data(qpx, s);
 }
 
 }  // namespace
 
 int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad) {
-  if (api == Api::kPost) {
-    return post_list(qp, sends, bad);
-  }
+  if (api == Api::kPost) return post_list(qp, sends, bad);
   ibv_qp_ex* qpx = ibv_qp_to_qp_ex(qp);
   require(qpx != nullptr, "no ibv_qp_ex");
   ibv_wr_start(qpx);
-  for (const Send& s : sends) {
-    build(qpx, s);
-  }
+  for (const Send& s : sends) build(qpx, s);
   return ibv_wr_complete(qpx);
 }
 
@@ -622,14 +562,10 @@ void expect_quiet(ibv_cq* cq, int ms) {
 }
 
 bool wait_event(ibv_comp_channel* channel, int timeout_ms) {
-  if (!readable(channel->fd, timeout_ms)) {
-    return false;
-  }
+  if (!readable(channel->fd, timeout_ms)) return false;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel, &cq, &context) != 0) {
-    fail_errno("ibv_get_cq_event");
-  }
+  if (ibv_get_cq_event(channel, &cq, &context) != 0) fail_errno("ibv_get_cq_event");
   ibv_ack_cq_events(cq, 1);
   return true;
 }

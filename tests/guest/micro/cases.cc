@@ -174,14 +174,10 @@ void write_with_ghost(const Pair& pair) {
 // Four requests, of which the first fails: the others are flushed in order.
 void fail_first(const Pair& pair, ibv_wr_opcode opcode, ibv_wc_status status) {
   std::vector<Send> sends;
-  for (std::uint64_t id = 1; id <= 4; id++) {
-    sends.push_back(ask(pair, opcode, 64, id));
-  }
+  for (std::uint64_t id = 1; id <= 4; id++) sends.push_back(ask(pair, opcode, 64, id));
   pair.post(sends);
   pair.expect(1, status);
-  for (std::uint64_t id = 2; id <= 4; id++) {
-    pair.expect(id, IBV_WC_WR_FLUSH_ERR);
-  }
+  for (std::uint64_t id = 2; id <= 4; id++) pair.expect(id, IBV_WC_WR_FLUSH_ERR);
 }
 void writes_fail(const Pair& pair) { fail_first(pair, IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR); }
 void sends_fail(const Pair& pair) { fail_first(pair, IBV_WR_SEND, IBV_WC_RNR_RETRY_EXC_ERR); }
@@ -207,9 +203,7 @@ void receiver_unreachable(const Pair& pair) {
 void second_of_three_lost(const Pair& pair) {
   constexpr std::uint32_t kLength = 3 * kMtu;
   pair.remote.fill({0, 3 * kLength}, kOld);
-  for (std::uint64_t i = 0; i < 3; i++) {
-    pair.remote.post_recv(10 + i, {i * kLength, kLength});
-  }
+  for (std::uint64_t i = 0; i < 3; i++) pair.remote.post_recv(10 + i, {i * kLength, kLength});
   for (std::uint64_t i = 0; i < 3; i++) {
     pair.fill({i * kLength, kLength}, kNew + i);
     pair.post(ask(pair, IBV_WR_SEND, kLength, 1 + i, i * kLength));

@@ -104,9 +104,7 @@ void Bench::check_applied(const Case& c) const {
 void Bench::check_counters(const Machine& machine, const Counters& before,
                            const std::vector<Moves>& moves) const {
   std::set<std::string> names(kTrouble.begin(), kTrouble.end());
-  for (const Moves& m : moves) {
-    names.insert(m.counter);
-  }
+  for (const Moves& m : moves) names.insert(m.counter);
   std::string wrong;
   for (int tries = 0; tries < 20; tries++) {
     wrong.clear();
@@ -126,9 +124,7 @@ void Bench::check_counters(const Machine& machine, const Counters& before,
                              least, most);
       }
     }
-    if (wrong.empty()) {
-      return;
-    }
+    if (wrong.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   fail("{}", wrong);

@@ -97,9 +97,7 @@ void send_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
 void write_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
   const bool imm = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   fill(pair.local.memory().bytes().first(kLength), 12);
-  if (imm) {
-    pair.recv(2, 0, 0);
-  }
+  if (imm) pair.recv(2, 0, 0);
   Send s = pair.request(opcode, kLength, 0, 4096, 1);
   s.imm = 0xa1b2c3d4;
   pair.post(s, api);
@@ -139,9 +137,7 @@ void atomic_cell(const Pair& pair, ibv_wr_opcode opcode, Api api) {
 
 MwPtr alloc_window(const Device& dev) {
   MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
-  if (!mw) {
-    fail_errno("ibv_alloc_mw");
-  }
+  if (!mw) fail_errno("ibv_alloc_mw");
   return mw;
 }
 
@@ -265,15 +261,9 @@ std::string cell(const Device& dev, const Type& type, const Opcode& op, bool mar
     refused(dev, type, op, EOPNOTSUPP);
     return op.lacking;
   }
-  for (const Api api : kBothApis) {
-    works(dev, type, op.opcode, api);
-  }
-  if (type.type == IBV_QPT_XRC_SEND && op.opcode == IBV_WR_BIND_MW) {
-    return "works [1]_";
-  }
-  if (type.type == IBV_QPT_XRC_SEND && op.opcode == IBV_WR_SEND_WITH_INV) {
-    return "goes out [2]_";
-  }
+  for (const Api api : kBothApis) works(dev, type, op.opcode, api);
+  if (type.type == IBV_QPT_XRC_SEND && op.opcode == IBV_WR_BIND_MW) return "works [1]_";
+  if (type.type == IBV_QPT_XRC_SEND && op.opcode == IBV_WR_SEND_WITH_INV) return "goes out [2]_";
   return "works";
 }
 
@@ -327,9 +317,7 @@ std::string built_cell(const Device& dev, const Type& type, const Opcode& op, bo
 }
 
 void signaled(const Pair& pair, Api api) {
-  for (std::uint64_t i = 0; i < 2; i++) {
-    pair.recv(i, 0, 8);
-  }
+  for (std::uint64_t i = 0; i < 2; i++) pair.recv(i, 0, 8);
   Send s = pair.request(IBV_WR_SEND, 8, 0, 0, 1);
   s.flags = 0;
   pair.post(s, api);
@@ -344,9 +332,7 @@ void signaled(const Pair& pair, Api api) {
 
 void solicited(const Pair& pair, const Type& type, Api api) {
   std::vector<ibv_wr_opcode> opcodes{IBV_WR_SEND};
-  if (type.type != IBV_QPT_UD) {
-    opcodes.push_back(IBV_WR_RDMA_WRITE_WITH_IMM);
-  }
+  if (type.type != IBV_QPT_UD) opcodes.push_back(IBV_WR_RDMA_WRITE_WITH_IMM);
   for (const ibv_wr_opcode opcode : opcodes) {
     require_err(ibv_req_notify_cq(pair.remote.end().recv_cq(), 1), 0, "ibv_req_notify_cq");
     for (const bool solicit : {false, true}) {
@@ -365,24 +351,18 @@ void solicited(const Pair& pair, const Type& type, Api api) {
 void inlined(const Pair& pair, const Type& type, Api api) {
   const std::uint32_t length = pair.local.cap().max_inline_data;
   std::vector<ibv_wr_opcode> opcodes{IBV_WR_SEND};
-  if (type.type != IBV_QPT_UD) {
-    opcodes.push_back(IBV_WR_RDMA_WRITE);
-  }
+  if (type.type != IBV_QPT_UD) opcodes.push_back(IBV_WR_RDMA_WRITE);
   for (const ibv_wr_opcode opcode : opcodes) {
     const auto data = pair.local.memory().bytes().first(length);
     fill(data, 14);
-    if (opcode == IBV_WR_SEND) {
-      pair.recv(2, 0, length);
-    }
+    if (opcode == IBV_WR_SEND) pair.recv(2, 0, length);
     Send s = pair.request(opcode, length, 0, 4096, 1);
     s.sges[0].lkey = 0xdeadbeef;
     s.flags |= IBV_SEND_INLINE;
     pair.post(s, api);
     fill(data, 15);  // inline data was copied when posted
     pair.expect(1);
-    if (opcode == IBV_WR_SEND) {
-      pair.expect_recv(2);
-    }
+    if (opcode == IBV_WR_SEND) pair.expect_recv(2);
     pair.remote.check({opcode == IBV_WR_SEND ? pair.local.header() : 4096, length}, 14);
   }
   if (is_reliable(type.type)) {
@@ -407,9 +387,7 @@ void fenced(const Pair& pair, const Type& type, Api api) {
     sends.push_back(pair.request(IBV_WR_SEND, kLength, 0, 0, 2));
     sends.back().flags |= IBV_SEND_FENCE;
     require_err(post(pair.local.qp(), api, sends), 0, api_name(api));
-    if (is_reliable(type.type)) {
-      pair.expect(1);
-    }
+    if (is_reliable(type.type)) pair.expect(1);
     pair.expect(2);
     pair.expect_recv(3);
     pair.remote.check({pair.local.header(), kLength}, 100 + i);

@@ -40,9 +40,7 @@ void run(const CommandLine& line, const std::string& to, const std::string& comp
   const std::vector<Row> flags = flag_rows(dev);
   const std::vector<Row> refusals = refusal_rows(dev);
   const std::string rst = to_rst(opcodes, built, flags, refusals);
-  if (!to.empty()) {
-    std::ofstream(to) << rst;
-  }
+  if (!to.empty()) std::ofstream(to) << rst;
   if (!compare.empty()) {
     run_test("documented", [&] {
       require(read_file(compare) == rst,

@@ -11,9 +11,7 @@ namespace {
 void full(const Pair& pair, Api api) {
   const std::size_t slots = pair.local.cap().max_send_wr;
   const std::vector<Send> sends(slots + 1, pair.request(IBV_WR_SEND, 8, 0, 0, 1));
-  for (std::size_t i = 0; i < slots; i++) {
-    pair.recv(2, 0, 8);
-  }
+  for (std::size_t i = 0; i < slots; i++) pair.recv(2, 0, 8);
   std::size_t bad = 0;
   require_err(post(pair.local.qp(), api, sends, &bad), ENOMEM, api_name(api));
   if (api == Api::kWr) {
@@ -132,9 +130,7 @@ void receives(const Pair& pair, const Type& type) {
   list.resize(1);
   int err = 0;
   std::uint32_t posted = 0;
-  while ((err = pair.remote.end().try_recv(1, list)) == 0 && posted < 1000) {
-    posted++;
-  }
+  while ((err = pair.remote.end().try_recv(1, list)) == 0 && posted < 1000) posted++;
   require_err(err, ENOMEM, "one receive too many");
   require(posted >= 16, "{} receives fit", posted);
   if (type.type == IBV_QPT_XRC_SEND) {
@@ -201,9 +197,7 @@ std::vector<Row> refusal_rows(const Device& dev) {
         continue;
       }
       const bool ok = run_test(std::format("{}_{}", cause.name, type.name), [&] {
-        for (const Api api : kBothApis) {
-          cause.body(type, api);
-        }
+        for (const Api api : kBothApis) cause.body(type, api);
       });
       row.cells.emplace_back(ok ? cause.says : "FAILS");
     }

@@ -70,9 +70,7 @@ std::size_t width(const std::string& s) { return s.size(); }
 
 std::string table(const std::string& head, const std::vector<Row>& rows) {
   std::vector<Row> all{{.name = head, .cells = {}}};
-  for (const Type& type : kTypes) {
-    all[0].cells.emplace_back(type.name);
-  }
+  for (const Type& type : kTypes) all[0].cells.emplace_back(type.name);
   all.insert(all.end(), rows.begin(), rows.end());
   std::vector<std::size_t> widths(1 + kTypes.size(), 0);
   for (const Row& row : all) {
@@ -82,9 +80,7 @@ std::string table(const std::string& head, const std::vector<Row>& rows) {
     }
   }
   std::string rule;
-  for (const std::size_t w : widths) {
-    rule += (rule.empty() ? "" : " ") + std::string(w, '=');
-  }
+  for (const std::size_t w : widths) rule += (rule.empty() ? "" : " ") + std::string(w, '=');
   std::string out = rule + "\n";
   for (std::size_t r = 0; r < all.size(); r++) {
     std::string line = std::format("{:{}}", all[r].name, widths[0]);
@@ -93,9 +89,7 @@ std::string table(const std::string& head, const std::vector<Row>& rows) {
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
-    if (r == 0) {
-      out += rule + "\n";
-    }
+    if (r == 0) out += rule + "\n";
   }
   return out + rule + "\n";
 }

@@ -40,9 +40,7 @@ void run(const CommandLine& line, unsigned effort) {
   std::vector<Test> tests;
   for (const auto part : {data_tests(), queue_tests(), local_error_tests(), remote_error_tests(),
                           state_tests(), event_tests(), flush_tests()}) {
-    for (const Entry& e : part) {
-      tests.push_back({e.name, [&env, run = e.run] { run(env); }});
-    }
+    for (const Entry& e : part) tests.push_back({e.name, [&env, run = e.run] { run(env); }});
   }
   run_tests(tests);
 }

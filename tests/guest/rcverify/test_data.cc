@@ -70,9 +70,7 @@ void transfer(const Pair& pair, ibv_wr_opcode opcode, Api api, std::uint32_t siz
   pair.post(send, api);
   const ibv_wc wc = pair.expect(send.wr_id);
   require(wc.opcode == wc_opcode(opcode), "completion opcode {}", static_cast<int>(wc.opcode));
-  if (needs_recv(opcode)) {
-    check_recv(pair.expect_recv(~send.wr_id), send, size);
-  }
+  if (needs_recv(opcode)) check_recv(pair.expect_recv(~send.wr_id), send, size);
   if (read) {
     require(wc.byte_len == size, "byte_len {} of a READ of {}", wc.byte_len, size);
     pair.check(before, 1);
@@ -88,9 +86,7 @@ void transfer(const Pair& pair, ibv_wr_opcode opcode, Api api, std::uint32_t siz
 template <ibv_wr_opcode kOpcode, Api kApi>
 void sizes(Env& env) {
   const Pair pair(env, big_memory());
-  for (const std::uint32_t size : kSizes) {
-    transfer(pair, kOpcode, kApi, size);
-  }
+  for (const std::uint32_t size : kSizes) transfer(pair, kOpcode, kApi, size);
 }
 
 void every_mtu(Env& env) {
@@ -98,9 +94,7 @@ void every_mtu(Env& env) {
     PairOptions o;
     o.how.mtu = static_cast<ibv_mtu>(mtu);
     const Pair pair(env, o);
-    if (mtu > pair.remote.active_mtu()) {
-      break;
-    }
+    if (mtu > pair.remote.active_mtu()) break;
     const std::uint32_t bytes = 128U << mtu;
     for (const std::uint32_t size : {bytes - 1, bytes, bytes + 1, 3 * bytes + 5}) {
       for (const ibv_wr_opcode op : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
@@ -178,15 +172,11 @@ void inline_data(Env& env) {
         send.flags |= IBV_SEND_INLINE;
         send.sges[0].lkey = 0xdeadbeef;
         pair.fill({0, n}, n + 1);
-        if (needs_recv(op)) {
-          pair.remote.post_recv(2, {100, n});
-        }
+        if (needs_recv(op)) pair.remote.post_recv(2, {100, n});
         pair.post(send, api);
         pair.fill({0, n}, 0);
         pair.expect(0);
-        if (needs_recv(op)) {
-          pair.expect_recv(2);
-        }
+        if (needs_recv(op)) pair.expect_recv(2);
         pair.remote.check({100, n}, n + 1);
       }
     }
@@ -290,9 +280,7 @@ void many_reads(Env& env) {
     reads.back().wr_id = i;
   }
   pair.post(reads);
-  for (std::uint32_t i = 0; i < 32; i++) {
-    pair.expect(i);
-  }
+  for (std::uint32_t i = 0; i < 32; i++) pair.expect(i);
   pair.check({0, 32 * 1024}, 12);
 }
 

@@ -50,9 +50,7 @@ void refused(Env& env, const PairOptions& options, const Send& change, ibv_wc_st
     send.compare_add = send.swap = 1;
     pair.remote.fill({0, 4096}, 1);
     pair.fill({0, 4096}, 2);
-    if (send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-      pair.remote.post_recv(9, Range{0, 0});
-    }
+    if (send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) pair.remote.post_recv(9, Range{0, 0});
     expect_failure(pair, send, status, api);
     pair.remote.check({0, 4096}, 1);
     pair.check({0, 4096}, 2);
@@ -226,9 +224,7 @@ void flush_order(Env& env) {
   pair.post(list);
   for (std::uint64_t i = 0; i < 20; i++) {
     ibv_wc_status status = IBV_WC_SUCCESS;
-    if (i >= 7) {
-      status = i == 7 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR;
-    }
+    if (i >= 7) status = i == 7 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR;
     pair.expect(i, status);
   }
   const auto here = poll(pair.local.recv_cq(), 5);

@@ -121,9 +121,7 @@ void wake_up_loop(Env& env) {
     arm(cq.get(), false);
     require_status(poll(cq.get(), 1).front(), i, IBV_WC_SUCCESS);
     // The arm preceded the poll, so the polled completion may have raised one more event.
-    while (wait_event(channel.get(), 0)) {
-      arm(cq.get(), false);
-    }
+    while (wait_event(channel.get(), 0)) arm(cq.get(), false);
   }
 }
 

@@ -89,13 +89,9 @@ void flush_many(Env& env) {
     sends.push_back(pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 4096));
     sends.back().compare_add = 0;
   }
-  for (std::uint64_t i = 0; i < sends.size(); i++) {
-    sends[i].wr_id = i;
-  }
+  for (std::uint64_t i = 0; i < sends.size(); i++) sends[i].wr_id = i;
   pair.post(sends, Api::kWr);
-  for (std::uint64_t i = 0; i < sends.size(); i++) {
-    pair.expect(i);
-  }
+  for (std::uint64_t i = 0; i < sends.size(); i++) pair.expect(i);
   for (std::uint64_t i = 0; i < 12; i++) {
     require(pair.local.memory().load64(8 * i) >= i + 1, "the READ overtook the word before it");
   }

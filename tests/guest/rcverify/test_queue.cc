@@ -66,9 +66,7 @@ void too_much_refused(Env& env) {
 }
 
 void cq_sizes(Env& env) {
-  for (const int entries : {1, 2, 3, 100, env.dev.attr().max_cqe}) {
-    create_cq(env.dev, entries);
-  }
+  for (const int entries : {1, 2, 3, 100, env.dev.attr().max_cqe}) create_cq(env.dev, entries);
   for (const int entries : {0, -1, env.dev.attr().max_cqe + 1}) {
     const CqPtr cq(ibv_create_cq(env.dev.context(), entries, nullptr, nullptr, 0));
     require(cq == nullptr && errno == EINVAL, "CQ of {}: {}", entries,
@@ -102,9 +100,7 @@ void bad_wr(Env& env) {
   nonsense.opcode = static_cast<ibv_wr_opcode>(13);
   for (const Send& bad : {wide, fat, read_inline, atomic_list, tso, nonsense}) {
     std::array<Send, 4> list = {good, good, bad, good};
-    for (std::size_t i = 0; i < list.size(); i++) {
-      list[i].wr_id = i;
-    }
+    for (std::size_t i = 0; i < list.size(); i++) list[i].wr_id = i;
     std::size_t at = 99;
     require_err(guest::post(pair.local.qp(), Api::kPost, list, &at), EINVAL, "ibv_post_send");
     require(at == 2, "bad_wr is request {} for opcode {}", at, static_cast<int>(bad.opcode));
@@ -175,9 +171,7 @@ void sq_full(Env& env) {
     write.wr_id = slots;
     require_err(guest::post(pair.local.qp(), kApi, write), 0, "post after one completion");
     require_err(guest::post(pair.local.qp(), kApi, write), ENOMEM, "post to a full queue");
-    for (std::uint32_t i = 1; i <= slots; i++) {
-      pair.expect(i);
-    }
+    for (std::uint32_t i = 1; i <= slots; i++) pair.expect(i);
   }
 }
 
@@ -220,9 +214,7 @@ void unsignaled(Env& env) {
   for (const Api api : kBothApis) {
     for (std::uint32_t round = 0; round < 20; round++) {
       std::vector<Send> list(slots, pair.request(IBV_WR_RDMA_WRITE, 8));
-      for (Send& send : list) {
-        send.flags = 0;
-      }
+      for (Send& send : list) send.flags = 0;
       list.back().flags = IBV_SEND_SIGNALED;
       list.back().wr_id = round;
       pair.post(list, api);
@@ -336,9 +328,7 @@ void purge(Env& env) {
         require_err(post(qps[q].get(), Api::kPost, write), 0, "post");
       }
     }
-    for (const ibv_wc& wc : poll(cq.get(), 10)) {
-      require_status(wc, wc.wr_id, IBV_WC_SUCCESS);
-    }
+    for (const ibv_wc& wc : poll(cq.get(), 10)) require_status(wc, wc.wr_id, IBV_WC_SUCCESS);
   }
   for (std::uint64_t i = 0; i < 8; i++) {
     for (const std::size_t q : {0U, 2U}) {
@@ -385,9 +375,7 @@ void churn(Env& env) {
                    .max_recv_sge = 1,
                    .max_inline_data = 0};
     std::array<QpPtr, 2> qps;
-    for (QpPtr& qp : qps) {
-      qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-    }
+    for (QpPtr& qp : qps) qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
     const Endpoint a{.qpn = qps[0]->qp_num, .psn = 5, .gid = env.dev.gid()};
     const Endpoint b{.qpn = qps[1]->qp_num, .psn = 6, .gid = env.dev.gid()};
     connect(qps[0].get(), env.dev, how, a, b);
@@ -405,9 +393,7 @@ void churn(Env& env) {
         for (std::uint64_t n = 0; n < 16; n++) {
           require_err(post(goes[0].get(), Api::kPost, write), 0, "post");
         }
-        if (i % 2 == 0) {
-          require_err(to_state(goes[1].get(), IBV_QPS_ERR), 0, "to ERR");
-        }
+        if (i % 2 == 0) require_err(to_state(goes[1].get(), IBV_QPS_ERR), 0, "to ERR");
       }
     } catch (const Failure& e) {
       error = e.what();
@@ -420,9 +406,7 @@ void churn(Env& env) {
   Send mine = write;
   for (int idle = 0; (!done || expected < posted) && lost.empty() && idle < 100'000'000; idle++) {
     mine.wr_id = posted;
-    if (!done && post(stays[0].get(), kBothApis[posted % 2], mine) == 0) {
-      posted++;
-    }
+    if (!done && post(stays[0].get(), kBothApis[posted % 2], mine) == 0) posted++;
     ibv_wc wc{};
     if (ibv_poll_cq(cq.get(), 1, &wc) == 1 && wc.qp_num == stays[0]->qp_num) {
       if (wc.wr_id != expected || wc.status != IBV_WC_SUCCESS) {
@@ -485,15 +469,11 @@ void cq_ex(Env& env) {
       send.imm = i + 5;
       require_err(post(a.get(), Api::kPost, send), 0, "post");
     }
-    for (const ibv_wc& wc : poll(send_cq.get(), 3)) {
-      require_status(wc, 0, IBV_WC_SUCCESS);
-    }
+    for (const ibv_wc& wc : poll(send_cq.get(), 3)) require_status(wc, 0, IBV_WC_SUCCESS);
     require_err(start_poll(cqx), 0, "ibv_start_poll");
     for (std::uint32_t i = 0; i < 3; i++) {
       int err = i == 0 ? 0 : ENOENT;
-      for (int tries = 0; err == ENOENT && tries < 100'000'000; tries++) {
-        err = ibv_next_poll(cqx);
-      }
+      for (int tries = 0; err == ENOENT && tries < 100'000'000; tries++) err = ibv_next_poll(cqx);
       require_err(err, 0, "ibv_next_poll");
       require(cqx->status == IBV_WC_SUCCESS && cqx->wr_id == round * 10 + i, "wr_id {:#x}: {}",
               cqx->wr_id, ibv_wc_status_str(cqx->status));
@@ -516,9 +496,7 @@ void many_qps(Env& env) {
   PairOptions o;
   o.local.memory = o.remote.memory = 8192;
   o.local.send_cqe = o.local.recv_cqe = o.remote.send_cqe = o.remote.recv_cqe = 16;
-  for (int i = 0; i < 24; i++) {
-    pairs.push_back(std::make_unique<Pair>(env, o));
-  }
+  for (int i = 0; i < 24; i++) pairs.push_back(std::make_unique<Pair>(env, o));
   for (std::size_t i = 0; i < pairs.size(); i++) {
     pairs[i]->fill({0, 4096}, i);
     pairs[i]->post(pairs[i]->request(IBV_WR_RDMA_WRITE, 4096));

@@ -172,9 +172,7 @@ void send_queue_drained(Env& env) {
     later.wr_id = 1;
     pair.post(later);
     // The first request has finished if it was started. The second must wait in any case.
-    for (const ibv_wc& wc : poll(pair.local.send_cq(), 1)) {
-      require_status(wc, 0, IBV_WC_SUCCESS);
-    }
+    for (const ibv_wc& wc : poll(pair.local.send_cq(), 1)) require_status(wc, 0, IBV_WC_SUCCESS);
     expect_quiet(pair.local.send_cq(), 50);
     // Receiving continues in SQD.
     const ibv_sge sge = pair.local.memory().sge(0, 64);

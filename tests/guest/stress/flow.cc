@@ -18,9 +18,7 @@ constexpr int kBatch = 16;
 template <typename... Args>
 void require_of(const Flow& flow, bool condition, std::format_string<Args...> text,
                 Args&&... args) {
-  if (!condition) {
-    fail("flow {}: {}", flow.id, std::format(text, std::forward<Args>(args)...));
-  }
+  if (!condition) fail("flow {}: {}", flow.id, std::format(text, std::forward<Args>(args)...));
 }
 
 void require_success(const Flow& flow, const ibv_wc& wc) {
@@ -34,9 +32,7 @@ bool drain(ibv_cq* cq, Each each) {
   std::array<ibv_wc, kBatch> wcs{};
   const int n = ibv_poll_cq(cq, kBatch, wcs.data());
   require(n >= 0, "ibv_poll_cq: {}", n);
-  for (int i = 0; i < n; i++) {
-    each(wcs[static_cast<std::size_t>(i)]);
-  }
+  for (int i = 0; i < n; i++) each(wcs[static_cast<std::size_t>(i)]);
   return n > 0;
 }
 
@@ -46,9 +42,7 @@ bool drain(ibv_cq* cq, Each each) {
 
 Asker::Asker(const Flow& flow, const End& session, const Introduction& other)
     : flow_(flow), session_(session), other_(other) {
-  if (flow_.type != IBV_QPT_UD) {
-    return;
-  }
+  if (flow_.type != IBV_QPT_UD) return;
   ah_ = create_ah(session.device(), other.endpoint.gid);
 }
 
@@ -150,12 +144,8 @@ void AskedReliably::prepare(std::uint64_t round) {
                  "message {} came again", before.number);
     }
     write_blank(guarded(m), flow_, m);
-    if (m.opcode == IBV_WR_RDMA_READ) {
-      write_content(guarded(m).first(m.length), flow_, m);
-    }
-    if (needs_recv(m.opcode)) {
-      expected_.push_back(m);
-    }
+    if (m.opcode == IBV_WR_RDMA_READ) write_content(guarded(m).first(m.length), flow_, m);
+    if (needs_recv(m.opcode)) expected_.push_back(m);
     word_ = after(m, word_);
   }
   // The last receives are posted late, so that their senders may get an RNR NAK.
@@ -200,9 +190,7 @@ void AskedReliably::verify(std::uint64_t round) {
   for (std::uint64_t i = 0; i < kRound; i++) {
     const Message m = message(flow_, round * kRound + i);
     arrived_++;
-    if (is_atomic(m.opcode)) {
-      continue;
-    }
+    if (is_atomic(m.opcode)) continue;
     const auto all = guarded(m);
     require_of(flow_, is_content(all.first(m.length), flow_, m), "message {}: wrong bytes there",
                m.number);
@@ -224,9 +212,7 @@ void AskedReliably::finish(std::uint64_t rounds) {
 
 void AskedUnreliably::prepare(std::uint64_t round) {
   if (round == 0) {
-    for (std::uint64_t i = 0; i < kSlots; i++) {
-      Asked::post(i, kBuffersAt + i * kSlot, kSlot);
-    }
+    for (std::uint64_t i = 0; i < kSlots; i++) Asked::post(i, kBuffersAt + i * kSlot, kSlot);
   }
   for (std::uint64_t i = 0; i < kRound; i++) {
     const Message m = message(flow_, round * kRound + i);

@@ -91,9 +91,7 @@ std::string rules_of(const Case& c, unsigned seed) {
 
 std::uint64_t sum(const std::vector<std::uint64_t>& numbers) {
   std::uint64_t all = 0;
-  for (const std::uint64_t n : numbers) {
-    all += n;
-  }
+  for (const std::uint64_t n : numbers) all += n;
   return all;
 }
 
@@ -149,9 +147,7 @@ void Bench::check(const Case& c) const {
   for (const char* name : c.must_not_move) {
     require(moved(name) == 0, "{} moved by {}", name, moved(name));
   }
-  for (const char* name : c.must_move) {
-    require(moved(name) != 0, "{} did not move", name);
-  }
+  for (const char* name : c.must_move) require(moved(name) != 0, "{} did not move", name);
 }
 
 // All reliable messages must arrive, and a good part of the unreliable ones: a UC WRITE without
@@ -215,9 +211,7 @@ void serve_all(const CommandLine& line) {
   for (;;) {
     const Socket peer = listener.accept();
     Job job;
-    if (!peer.read(&job, sizeof(job)) || job.rounds == 0) {
-      return;
-    }
+    if (!peer.read(&job, sizeof(job)) || job.rounds == 0) return;
     ::alarm(kLimit);
     try {
       Side(dev, peer, job, true).run();
@@ -225,9 +219,7 @@ void serve_all(const CommandLine& line) {
       std::fprintf(stderr, "# other end: %s\n", e.what());
     }
     const std::string errors = take_destroy_errors();
-    if (!errors.empty()) {
-      report(false, "other-end", errors);
-    }
+    if (!errors.empty()) report(false, "other-end", errors);
     ::alarm(0);
   }
 }

@@ -41,9 +41,7 @@ ibv_wr_opcode choose_opcode(const Flow& flow, std::uint64_t x) {
                                     IBV_WR_ATOMIC_FETCH_AND_ADD};
   constexpr std::array kUnreliable = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
                                       IBV_WR_RDMA_WRITE_WITH_IMM};
-  if (flow.reliable()) {
-    return kReliable[x % kReliable.size()];
-  }
+  if (flow.reliable()) return kReliable[x % kReliable.size()];
   return kUnreliable[x % (flow.type == IBV_QPT_UD ? 2 : kUnreliable.size())];
 }
 
@@ -51,9 +49,7 @@ std::uint32_t choose_length(const Flow& flow, std::uint64_t x) {
   constexpr std::array<std::uint32_t, 8> kMost = {64,       64,       kMtu,     kMtu,
                                                   4 * kMtu, 4 * kMtu, 4 * kMtu, kLongest};
   std::uint32_t most = kMost[x % kMost.size()];
-  if (flow.type == IBV_QPT_UD) {
-    most = std::min(most, kLongestDatagram);
-  }
+  if (flow.type == IBV_QPT_UD) most = std::min(most, kLongestDatagram);
   const auto length = static_cast<std::uint32_t>((x >> 8) % (most + 1));
   return flow.reliable() ? length : std::max(length, kShortestNumbered);
 }
@@ -70,9 +66,7 @@ Message message(const Flow& flow, std::uint64_t number) {
   m.length = choose_length(flow, draw(flow, number, kLength));
   m.operand = draw(flow, number, kOperand);
   m.swaps = (m.operand & 1) != 0;
-  if (is_atomic(m.opcode)) {
-    m.length = 8;
-  }
+  if (is_atomic(m.opcode)) m.length = 8;
   return m;
 }
 
@@ -89,18 +83,14 @@ std::uint64_t after(const Message& m, std::uint64_t word) {
 
 void write_content(std::span<std::byte> out, const Flow& flow, const Message& m) {
   const std::uint64_t seed = draw(flow, m.number, kContent);
-  if (!begins_with_number(flow, m)) {
-    return fill(out, seed);
-  }
+  if (!begins_with_number(flow, m)) return fill(out, seed);
   std::memcpy(out.data(), &m.number, sizeof(m.number));
   fill(out.subspan(sizeof(m.number)), seed);
 }
 
 bool is_content(std::span<const std::byte> in, const Flow& flow, const Message& m) {
   const std::uint64_t seed = draw(flow, m.number, kContent);
-  if (!begins_with_number(flow, m)) {
-    return !mismatch(in, seed);
-  }
+  if (!begins_with_number(flow, m)) return !mismatch(in, seed);
   return std::memcmp(in.data(), &m.number, sizeof(m.number)) == 0 &&
          !mismatch(in.subspan(sizeof(m.number)), seed);
 }
@@ -126,12 +116,8 @@ bool is_beginning(std::span<const std::byte> in, const Flow& flow, const Message
   write_blank(all, flow, m);
   for (std::uint32_t at = 0;; at = std::min(at + kMtu, m.length)) {
     write_content(all.first(at), flow, m);
-    if (std::ranges::equal(all, in)) {
-      return true;
-    }
-    if (at == m.length) {
-      return false;
-    }
+    if (std::ranges::equal(all, in)) return true;
+    if (at == m.length) return false;
   }
 }
 

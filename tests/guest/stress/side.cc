@@ -60,9 +60,7 @@ void Side::open(ibv_qp_type here, ibv_qp_type there) {
 
 // Both ends create their sessions in the same order, so a session's index identifies it at both.
 void Side::introduce() {
-  for (unsigned i = 0; i < kRcFlows; i++) {
-    open(IBV_QPT_RC, IBV_QPT_RC);
-  }
+  for (unsigned i = 0; i < kRcFlows; i++) open(IBV_QPT_RC, IBV_QPT_RC);
   for (unsigned i = 0; i < 2 * kXrcFlows; i++) {
     const bool from_first = i % 2 == 0;
     if (from_first != second_) {
@@ -71,12 +69,8 @@ void Side::introduce() {
       open(IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND);
     }
   }
-  for (unsigned i = 0; i < kUcFlows; i++) {
-    open(IBV_QPT_UC, IBV_QPT_UC);
-  }
-  for (unsigned i = 0; i < kUdFlows; i++) {
-    open(IBV_QPT_UD, IBV_QPT_UD);
-  }
+  for (unsigned i = 0; i < kUcFlows; i++) open(IBV_QPT_UC, IBV_QPT_UC);
+  for (unsigned i = 0; i < kUdFlows; i++) open(IBV_QPT_UD, IBV_QPT_UD);
   for (const Channel& c : channels_) {
     const Introduction self{.endpoint = c.session->endpoint(),
                             .address = c.session->memory().address(),
@@ -99,9 +93,7 @@ void Side::add_flows(std::size_t index, const Introduction& other) {
     const Flow flow{.seed = job_.seed, .id = id + (second_ ? 1 : 0), .type = c.here};
     askers_.push_back(std::make_unique<Asker>(flow, *c.session, other));
   }
-  if (!is_asked(c.here)) {
-    return;
-  }
+  if (!is_asked(c.here)) return;
   const Flow flow{.seed = job_.seed, .id = id + (second_ ? 0 : 1), .type = c.there};
   if (flow.reliable()) {
     asked_.push_back(std::make_unique<AskedReliably>(flow, *c.session));
@@ -115,9 +107,7 @@ void Side::meet(const std::string& failure) const {
   mine.failed = !failure.empty();
   std::snprintf(mine.text.data(), mine.text.size(), "%s", failure.c_str());
   peer_.write(&mine, sizeof(mine));
-  if (mine.failed) {
-    return;
-  }
+  if (mine.failed) return;
   const Word theirs = receive<Word>(peer_);
   require(!theirs.failed, "peer: {}", theirs.text.data());
 }
@@ -132,20 +122,14 @@ void Side::look_at_peer() const {
 
 bool Side::poll_all() {
   bool moved = false;
-  for (const auto& f : askers_) {
-    moved |= f->poll();
-  }
-  for (const auto& f : asked_) {
-    moved |= f->poll();
-  }
+  for (const auto& f : askers_) moved |= f->poll();
+  for (const auto& f : asked_) moved |= f->poll();
   return moved;
 }
 
 std::string Side::where() const {
   std::string text;
-  for (const auto& f : askers_) {
-    text += f->done() ? "" : std::format(" flow {} asks", f->flow().id);
-  }
+  for (const auto& f : askers_) text += f->done() ? "" : std::format(" flow {} asks", f->flow().id);
   for (const auto& f : asked_) {
     text += f->done() ? "" : std::format(" flow {} is asked", f->flow().id);
   }
@@ -166,36 +150,24 @@ void Side::poll_until(const std::function<bool()>& done) {
 }
 
 void Side::round(std::uint64_t number) {
-  for (const auto& f : askers_) {
-    f->prepare(number);
-  }
-  for (const auto& f : asked_) {
-    f->prepare(number);
-  }
+  for (const auto& f : askers_) f->prepare(number);
+  for (const auto& f : asked_) f->prepare(number);
   meet();
-  for (const auto& f : askers_) {
-    f->post();
-  }
+  for (const auto& f : askers_) f->post();
   poll_until([this] {
     const auto done = [](const auto& f) { return f->done(); };
     return std::ranges::all_of(askers_, done) && std::ranges::all_of(asked_, done);
   });
   meet();
-  for (const auto& f : askers_) {
-    f->verify();
-  }
-  for (const auto& f : asked_) {
-    f->verify(number);
-  }
+  for (const auto& f : askers_) f->verify();
+  for (const auto& f : asked_) f->verify(number);
 }
 
 // Late packets may still arrive; they must not change completed messages.
 void Side::settle() {
   const auto end = Clock::now() + kQuiet;
   poll_until([end] { return Clock::now() >= end; });
-  for (const auto& f : asked_) {
-    f->finish(job_.rounds);
-  }
+  for (const auto& f : asked_) f->finish(job_.rounds);
   check_states();
 }
 
@@ -207,9 +179,7 @@ void Side::check_states() const {
 }
 
 void Side::play() {
-  for (std::uint64_t n = 0; n < job_.rounds; n++) {
-    round(n);
-  }
+  for (std::uint64_t n = 0; n < job_.rounds; n++) round(n);
   settle();
   meet();
   const Totals here = totals();

@@ -48,9 +48,7 @@ std::set<std::string> pages_of(const std::string& dir) {
        alias = !alias) {
     const std::size_t end = words.find(' ', begin);
     const std::string word = words.substr(begin, end - begin);
-    if (alias && word.ends_with(".3")) {
-      pages.insert(word.substr(0, word.size() - 2));
-    }
+    if (alias && word.ends_with(".3")) pages.insert(word.substr(0, word.size() - 2));
     begin = words.find_first_not_of(' ', end);
   }
   require(pages.size() > 100, "{}: {} pages only", dir, pages.size());
@@ -79,9 +77,7 @@ std::string refused(const Probe& probe, const Device& dev) {
     }
   }
   std::string text;
-  for (const auto& [err, what] : found) {
-    text += std::format("; {}: {}", err, what);
-  }
+  for (const auto& [err, what] : found) text += std::format("; {}: {}", err, what);
   return text;
 }
 
@@ -93,14 +89,10 @@ void run(const Probe& probe, const Device& dev, Rows& rows) {
     refusals = refused(probe, dev);
   });
   for (const std::string& page : probe.pages) {
-    if (report(page, outcome)) {
-      rows.emplace(page, Row{probe.seen, saw + refusals});
-    }
+    if (report(page, outcome)) rows.emplace(page, Row{probe.seen, saw + refusals});
   }
   for (const std::string& page : probe.whole) {
-    if (report(page, outcome)) {
-      rows.emplace(page, Row{Seen::kWorks, saw});
-    }
+    if (report(page, outcome)) rows.emplace(page, Row{Seen::kWorks, saw});
   }
 }
 
@@ -149,9 +141,7 @@ std::string differs(const Rows& rows, const std::string& file) {
   }
   for (const auto& [name, row] : rows) {
     const std::string want = std::format("{:7} {}", word(row.seen), row.saw);
-    if (lines[name] != want) {
-      return std::format("the row of {} is not '{}'", name, want);
-    }
+    if (lines[name] != want) return std::format("the row of {} is not '{}'", name, want);
   }
   const std::vector<std::string> newer = newer_pages();
   for (const auto& [name, text] : lines) {
@@ -163,9 +153,7 @@ std::string differs(const Rows& rows, const std::string& file) {
     }
   }
   for (const std::string& name : newer) {
-    if (!lines.contains(name)) {
-      return std::format("{} has no row", name);
-    }
+    if (!lines.contains(name)) return std::format("{} has no row", name);
   }
   return {};
 }
@@ -193,12 +181,8 @@ void run_all(const CommandLine& line, const std::string& dir, const std::string&
       }
     }
   }
-  for (const std::string& page : left) {
-    report(false, page, "a page without a probe");
-  }
-  if (!rst.empty()) {
-    std::ofstream(rst) << to_rst(rows);
-  }
+  for (const std::string& page : left) report(false, page, "a page without a probe");
+  if (!rst.empty()) std::ofstream(rst) << to_rst(rows);
   if (!compare.empty()) {
     const std::string why = differs(rows, read_file(compare));
     report(why.empty(), "documented", why);

@@ -15,9 +15,7 @@ namespace guest::verbs {
 ContextPtr import_context(const Device& dev) {
   const int fd = ::dup(dev.context()->cmd_fd);
   ContextPtr context(ibv_import_device(fd));
-  if (!context) {
-    fail_errno("ibv_import_device");
-  }
+  if (!context) fail_errno("ibv_import_device");
   return context;
 }
 
@@ -40,9 +38,7 @@ void with_listed(const Device& dev, const std::function<void(ibv_device*)>& body
   require(list != nullptr && num > 0, "ibv_get_device_list: {} devices", num);
   ibv_device* found = nullptr;
   for (int i = 0; i < num; i++) {
-    if (name == ibv_get_device_name(list[i])) {
-      found = list[i];
-    }
+    if (name == ibv_get_device_name(list[i])) found = list[i];
   }
   require(found != nullptr && list[num] == nullptr, "{} is not in the list", name);
   body(found);

@@ -140,9 +140,7 @@ FlowPtr create_flow(ibv_qp* qp, ibv_counters* counters = nullptr) {
   std::memcpy(bytes.data() + sizeof(*attr), &eth, sizeof(eth));
   std::memcpy(bytes.data() + sizeof(*attr) + sizeof(eth), &count, sizeof(count));
   FlowPtr flow(ibv_create_flow(qp, attr));
-  if (!flow) {
-    fail_errno("ibv_create_flow");
-  }
+  if (!flow) fail_errno("ibv_create_flow");
   return flow;
 }
 
@@ -309,9 +307,7 @@ WqPtr create_wq(const Device& dev, ibv_cq* cq) {
   attr.pd = dev.pd();
   attr.cq = cq;
   WqPtr wq(ibv_create_wq(dev.context(), &attr));
-  if (!wq) {
-    fail_errno("ibv_create_wq");
-  }
+  if (!wq) fail_errno("ibv_create_wq");
   return wq;
 }
 
@@ -329,9 +325,7 @@ QpPtr create_rss_qp(const Device& dev, ibv_rwq_ind_table* table) {
       .rx_hash_key = key.data(),
       .rx_hash_fields_mask = std::uint64_t{IBV_RX_HASH_SRC_IPV4} | IBV_RX_HASH_DST_IPV4};
   QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
-  if (!qp) {
-    fail_errno("ibv_create_qp_ex");
-  }
+  if (!qp) fail_errno("ibv_create_qp_ex");
   return qp;
 }
 

@@ -20,9 +20,7 @@ DmPtr alloc_dm(const Device& dev) {
   ibv_alloc_dm_attr attr{};
   attr.length = kLength;
   DmPtr dm(ibv_alloc_dm(dev.context(), &attr));
-  if (!dm) {
-    fail_errno("ibv_alloc_dm");
-  }
+  if (!dm) fail_errno("ibv_alloc_dm");
   return dm;
 }
 
@@ -129,9 +127,7 @@ void add_regions(Probes& p) {
                 0, "ibv_advise_mr");
     std::array<unsigned char, 16> resident{};
     require_err(::mincore(memory.bytes().data(), memory.length(), resident.data()), 0, "mincore");
-    for (const unsigned char page : resident) {
-      require((page & 1) != 0, "a page is not there");
-    }
+    for (const unsigned char page : resident) require((page & 1) != 0, "a page is not there");
   });
   p.works({"ibv_alloc_null_mr"}, "reads give zeros, writes vanish", [](const Device& dev) {
     const Pair rc(dev, loop(IBV_QPT_RC));

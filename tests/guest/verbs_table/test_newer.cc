@@ -87,9 +87,7 @@ void add_buffers(Probes& p) {
             const int fd = ibv_dm_export_dmabuf_fd(dm);
             const int err = errno;
             const off_t length = fd < 0 ? -1 : ::lseek(fd, 0, SEEK_END);
-            if (fd >= 0) {
-              ::close(fd);
-            }
+            if (fd >= 0) ::close(fd);
             require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
             require(fd >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(err));
             require(length == static_cast<off_t>(kLength), "{} bytes", length);

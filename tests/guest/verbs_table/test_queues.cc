@@ -48,9 +48,7 @@ void add_cqs(Probes& p) {
             require_err(to_state(qp.get(), IBV_QPS_ERR), 0, "to ERR");
             ibv_poll_cq_attr poll{};
             int err = ENOENT;
-            for (int i = 0; err == ENOENT && i < 100'000'000; i++) {
-              err = ibv_start_poll(cqx, &poll);
-            }
+            for (int i = 0; err == ENOENT && i < 100'000'000; i++) err = ibv_start_poll(cqx, &poll);
             require_err(err, 0, "ibv_start_poll");
             const bool good = cqx->wr_id == 17 && cqx->status == IBV_WC_WR_FLUSH_ERR &&
                               ibv_wc_read_qp_num(cqx) == qp->qp_num &&
@@ -108,9 +106,7 @@ SrqPtr create_srq(const Device& dev, std::uint32_t max_wr) {
   ibv_srq_init_attr attr{};
   attr.attr = {.max_wr = max_wr, .max_sge = 2, .srq_limit = 0};
   SrqPtr srq(ibv_create_srq(dev.pd(), &attr));
-  if (!srq) {
-    fail_errno("ibv_create_srq");
-  }
+  if (!srq) fail_errno("ibv_create_srq");
   require(attr.attr.max_wr >= max_wr && attr.attr.max_sge >= 2, "a smaller SRQ");
   return srq;
 }

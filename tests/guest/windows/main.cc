@@ -93,9 +93,7 @@ void list(const Tests& tests) {
 
 void run_all(const Tests& tests, const Options& options, const Env& env) {
   std::vector<guest::Test> plain;
-  for (const Test& t : tests) {
-    plain.push_back({t.name, [&t, &env] { run(t, env); }});
-  }
+  for (const Test& t : tests) plain.push_back({t.name, [&t, &env] { run(t, env); }});
   std::ofstream table(options.table);
   run_tests(plain, [&](const guest::Test& t, const Outcome& outcome) {
     table << t.name << '\t' << (outcome.skipped ? "not measured: " : "")
@@ -110,12 +108,8 @@ void run_chosen(const CommandLine& line, const Options& options) {
       return t.crashes_soft_roce && std::ranges::find(line.words, t.name) == line.words.end();
     });
   }
-  if (options.list) {
-    return list(tests);
-  }
-  if (options.victim) {
-    return be_victim(line);
-  }
+  if (options.list) return list(tests);
+  if (options.victim) return be_victim(line);
   const Device dev(line.device, line.gid_index, line.thread_domain ? Domain::kThread : Domain::kPd);
   const auto link = open_link(line);
   const Env env{.dev = dev,
@@ -125,9 +119,7 @@ void run_chosen(const CommandLine& line, const Options& options) {
                 .kind = options.kind,
                 .device = line.device,
                 .counts = !options.against};
-  if (options.part.number == 0) {
-    return run_all(tests, options, env);
-  }
+  if (options.part.number == 0) return run_all(tests, options, env);
   run_mutations(tests, line.words, options.part,
                 [&env](const Test& t) { return attempt(t.name, [&] { run(t, env); }).why; });
 }

@@ -20,13 +20,9 @@ constexpr std::array kRules{
 
 std::vector<std::string> rules_of(const Test& test) {
   std::vector<std::string> rules;
-  if (test.rules.starts_with("- ")) {
-    return rules;
-  }
+  if (test.rules.starts_with("- ")) return rules;
   std::istringstream in(test.rules);
-  for (std::string rule; std::getline(in, rule, ',');) {
-    rules.push_back(rule);
-  }
+  for (std::string rule; std::getline(in, rule, ',');) rules.push_back(rule);
   return rules;
 }
 
@@ -53,20 +49,12 @@ std::string run_rule(const Tests& tests, const std::string& rule, const Runner& 
   for (const Test& test : tests) {
     const bool failed = !run(test).empty();
     red += failed ? 1U : 0U;
-    if (failed != claims(test, rule)) {
-      add(failed ? others : missed, test.name);
-    }
+    if (failed != claims(test, rule)) add(failed ? others : missed, test.name);
   }
   std::string why;
-  if (!missed.empty()) {
-    why += "did not fail: " + missed;
-  }
-  if (!others.empty()) {
-    why += (why.empty() ? "" : "; ") + ("failed too: " + others);
-  }
-  if (why.empty() && !rule.empty() && red == 0) {
-    why = "no test failed";
-  }
+  if (!missed.empty()) why += "did not fail: " + missed;
+  if (!others.empty()) why += (why.empty() ? "" : "; ") + ("failed too: " + others);
+  if (why.empty() && !rule.empty() && red == 0) why = "no test failed";
   return why;
 }
 
@@ -103,21 +91,15 @@ void run_mutations(const Tests& tests, const std::vector<std::string>& rules, co
     report(why.empty(), name, why);
   };
   const bool first = part.number == 1;
-  if (first) {
-    say("claims", check_claims(tests));
-  }
+  if (first) say("claims", check_claims(tests));
   for (std::size_t i = part.number - 1; i < kRules.size(); i += part.of) {
     const std::string rule = kRules.at(i);
-    if (!rules.empty() && std::ranges::find(rules, rule) == rules.end()) {
-      continue;
-    }
+    if (!rules.empty() && std::ranges::find(rules, rule) == rules.end()) continue;
     switch_off(rule);
     say(rule, run_rule(tests, rule, run));
   }
   switch_off("");
-  if (first) {
-    say("none", run_rule(tests, "", run));
-  }
+  if (first) say("none", run_rule(tests, "", run));
 }
 
 }  // namespace guest::windows

@@ -20,9 +20,7 @@ struct Scene {
              .addr = region.address(1000),
              .length = 2000,
              .new_rkey = with_variant(mw->rkey, mw->rkey + 3)} {
-    if (type == IBV_MW_TYPE_1) {
-      bind(other, good);
-    }
+    if (type == IBV_MW_TYPE_1) bind(other, good);
     key = mw->rkey;
   }
 

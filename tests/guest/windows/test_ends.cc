@@ -175,9 +175,7 @@ void number_not_reused(const Env& env) {
 // ---- processes ----
 
 void process_death(const Env& env) {
-  if (!env.counts) {
-    throw Skip("its objects cannot be counted");
-  }
+  if (!env.counts) throw Skip("its objects cannot be counted");
   const Counts before = read_counts(env.device);
   std::array<int, 2> pipe{};
   require(::pipe2(pipe.data(), O_CLOEXEC) == 0, "pipe2");
@@ -202,9 +200,7 @@ void process_death(const Env& env) {
   std::string left;
   for (int i = 0; i < 300; i++) {  // the kernel frees its objects a moment after its end
     left = difference(before, read_counts(env.device));
-    if (left.empty()) {
-      return;
-    }
+    if (left.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   fail("left behind: {}", left);

@@ -103,9 +103,7 @@ void add_memory_tests(Tests& t) {
                  [form](const Env& env) { low(env, form); }});
     t.push_back({name + "-high", text + ": one byte beyond is out of reach", "mw-high",
                  [form](const Env& env) { high(env, form); }});
-    if (form.zero_based) {
-      continue;
-    }
+    if (form.zero_based) continue;
     t.push_back({name + "-uc", text + ": WRITE on UC", "",
                  [form](const Env& env) { works(env, form, IBV_QPT_UC); }});
     t.push_back({name + "-rights", text + ": what it may be used for", "mw-write,mw-atomic",

@@ -50,9 +50,7 @@ PairOptions path_options(const PathOptions& options, const Env& env) {
   made.local.signal_all = options.signal_all;
   made.remote.memory = options.peer_memory;
   made.remote.more_ops = options.flushes ? kBuiltOps : 0;
-  if (options.flushes) {
-    made.how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
-  }
+  if (options.flushes) made.how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
   return made;
 }
 
@@ -62,17 +60,11 @@ bool wait_qp_event(const Device& dev, const ibv_qp* qp, ibv_event_type type) {
   while (Clock::now() < end) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd p{.fd = dev.context()->async_fd, .events = POLLIN, .revents = 0};
-    if (::poll(&p, 1, static_cast<int>(left)) != 1) {
-      break;
-    }
+    if (::poll(&p, 1, static_cast<int>(left)) != 1) break;
     ibv_async_event event{};
-    if (ibv_get_async_event(dev.context(), &event) != 0) {
-      fail_errno("ibv_get_async_event");
-    }
+    if (ibv_get_async_event(dev.context(), &event) != 0) fail_errno("ibv_get_async_event");
     ibv_ack_async_event(&event);
-    if (event.event_type == type && event.element.qp == qp) {
-      return true;
-    }
+    if (event.event_type == type && event.element.qp == qp) return true;
   }
   return false;
 }
@@ -116,37 +108,27 @@ Region::Region(const Env& env, const RegionOptions& options) : image_(options.le
   } else {
     void* map =
         ::mmap(nullptr, options.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) {
-      fail_errno("mmap");
-    }
+    if (map == MAP_FAILED) fail_errno("mmap");
     data_ = static_cast<std::byte*>(map);
     base_ = options.iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
     mr_ = ibv_reg_mr_iova(pd, data_, options.length, base_, access);
   }
   if (mr_ == nullptr) {
     const int err = errno;
-    if (data_ != nullptr) {
-      ::munmap(data_, options.length);
-    }
+    if (data_ != nullptr) ::munmap(data_, options.length);
     fail("registration of {} bytes: {}", options.length, errno_name(err));
   }
   store();
 }
 
 Region::~Region() {
-  if (mr_ != nullptr) {
-    note_destroy("ibv_dereg_mr", ibv_dereg_mr(mr_));
-  }
-  if (data_ != nullptr) {
-    ::munmap(data_, image_.size());
-  }
+  if (mr_ != nullptr) note_destroy("ibv_dereg_mr", ibv_dereg_mr(mr_));
+  if (data_ != nullptr) ::munmap(data_, image_.size());
 }
 
 int Region::deregister() {
   const int err = ibv_dereg_mr(mr_);
-  if (err == 0) {
-    mr_ = nullptr;
-  }
+  if (err == 0) mr_ = nullptr;
   return err;
 }
 
@@ -274,9 +256,7 @@ void Path::allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr
     peer().fill(here, kPeerSeed);
     region.expect(at, kPeerSeed);
   }
-  if (op == Op::kWriteImm) {
-    recv(kRecvId);
-  }
+  if (op == Op::kWriteImm) recv(kRecvId);
   peer().post(w, here);
   const ibv_wc wc = peer().poll_send(1).front();
   require(wc.status == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(wc.status));
@@ -300,9 +280,7 @@ void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t
   count_refusal();
   const Range here{.offset = 0, .length = length};
   peer().fill(here, kPeerSeed + 1);
-  if (op == Op::kWriteImm || !reliable()) {
-    recv(kRecvId);
-  }
+  if (op == Op::kWriteImm || !reliable()) recv(kRecvId);
   const ibv_wc_status got = attempt(op, rkey, addr, length);
   if (!reliable()) {  // no response on UC: the next SEND shows that the request was processed
     require(got == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(got));
@@ -316,9 +294,7 @@ void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t
   require(got == status, "{}: {}, not {}", op_name(op), ibv_wc_status_str(got),
           ibv_wc_status_str(status));
   region.check(op_name(op));
-  if (op != Op::kWrite && op != Op::kWriteImm) {
-    peer().check(here, kPeerSeed + 1);
-  }
+  if (op != Op::kWrite && op != Op::kWriteImm) peer().check(here, kPeerSeed + 1);
   expect_owner_error(status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
                                                      : IBV_EVENT_QP_REQ_ERR);
   if (op == Op::kWriteImm && pair_.local.srq() == nullptr && env_.exact) {
@@ -389,9 +365,7 @@ namespace {
 
 // A failed request of the owner must stop its queue.
 void expect_stopped(const Path& path, ibv_wc_status status) {
-  if (status == IBV_WC_SUCCESS) {
-    return;
-  }
+  if (status == IBV_WC_SUCCESS) return;
   count_refusal();
   const ibv_qp_state state = state_of(path.qp());
   require(state == (path.reliable() ? IBV_QPS_ERR : IBV_QPS_SQE), "the QP is in state {}",
