@@ -30,9 +30,10 @@
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [--without MODULE] [MODULE...]
 
-The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the
-reason. The run fails if a test has another outcome, is missing or is not listed. Each module runs
-in a process of its own. The dma-bufs of test_mr are of memory (udmabuf), not of a GPU.
+The expectation lists every test of the modules: "CLASS: NAME..." those that pass, "CLASS.NAME skip
+REASON" or "CLASS.NAME fail REASON" others; later lines win. The run fails if a test has another
+outcome, is missing or is not listed. Each module runs in a process of its own. The dma-bufs of
+test_mr are of memory (udmabuf), not of a GPU.
 """
 import argparse
 import fcntl
@@ -205,12 +206,14 @@ def read_expectation(path):
     expected = {}
     with open(path) as f:
         for line in f:
-            line = line.split("#")[0].strip()
-            if line:
-                name, outcome, *reason = line.split(None, 2)
-                if outcome not in ("pass", "skip", "fail") or (outcome == "pass") == bool(reason):
-                    sys.exit(f"{path}: {name}: want 'pass', 'skip REASON' or 'fail REASON'")
-                expected[name] = (outcome, reason[0] if reason else "")
+            name, _, rest = line.split("#")[0].strip().partition(" ")
+            if name.endswith(":"):
+                expected |= {f"{name[:-1]}.{test}": ("pass", "") for test in rest.split()}
+            elif name:
+                outcome, _, reason = rest.partition(" ")
+                if outcome not in ("skip", "fail") or not reason:
+                    sys.exit(f"{path}: {name}: want 'skip REASON' or 'fail REASON'")
+                expected[name] = (outcome, reason)
     return expected
 
 
