@@ -3,10 +3,13 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <infiniband/terndv.h>
@@ -62,9 +65,9 @@ class Thread {
   };
   struct Queue {
     ibv_qp* qp;
-    bool extended;  // opened, not created
-    bool connected;
-    bool scribbled;  // the provider must not touch its memory any more
+    bool extended = false;  // opened, not created
+    bool connected = false;
+    bool scribbled = false;  // the provider must not touch its memory any more
   };
   struct Completions {
     ibv_cq* cq;
@@ -92,13 +95,37 @@ class Thread {
   // The same among those that fit, if there are any.
   template <typename T, typename F>
   T* fitting(std::vector<T>& pool, F fits);
-  // Keeps an object that the library made. Returns an errno.
   template <typename T>
-  int keep(std::vector<T>& pool, T made, bool worked, Goal goal, std::size_t type,
-           std::uint32_t handle);
-  // Removes a random element, which `destroy` destroys.
-  template <typename T, typename F>
-  int drop(std::vector<T>& pool, F destroy);
+  static T* object_of(T* object) {
+    return object;
+  }
+  static ibv_mr* object_of(const Region& region) { return region.mr; }
+  static ibv_qp* object_of(const Queue& queue) { return queue.qp; }
+  static ibv_cq* object_of(const Completions& completions) { return completions.cq; }
+  static std::uint32_t handle_of(const auto* object) { return object->handle; }
+  static std::uint32_t handle_of(const ibv_rwq_ind_table* table) {
+    return static_cast<std::uint32_t>(table->ind_tbl_handle);
+  }
+  static int destroy(ibv_pd* pd) { return ibv_dealloc_pd(pd); }
+  static int destroy(ibv_mr* mr) { return ibv_dereg_mr(mr); }
+  static int destroy(ibv_dm* dm) { return ibv_free_dm(dm); }
+  static int destroy(ibv_comp_channel* channel) { return ibv_destroy_comp_channel(channel); }
+  static int destroy(ibv_cq* cq) { return ibv_destroy_cq(cq); }
+  static int destroy(ibv_srq* srq) { return ibv_destroy_srq(srq); }
+  static int destroy(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
+  static int destroy(ibv_qp* qp) { return ibv_destroy_qp(qp); }
+  static int destroy(ibv_ah* ah) { return ibv_destroy_ah(ah); }
+  static int destroy(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
+  static int destroy(ibv_wq* wq) { return ibv_destroy_wq(wq); }
+  static int destroy(ibv_rwq_ind_table* table) { return ibv_destroy_rwq_ind_table(table); }
+  static int destroy(ibv_flow* flow) { return ibv_destroy_flow(flow); }
+  static int destroy(ibv_counters* counters) { return ibv_destroy_counters(counters); }
+  // Keeps an element whose object the library made, unless that is null. Returns an errno.
+  template <typename T>
+  int keep(std::vector<T>& pool, T made, Goal goal, std::size_t type);
+  // Destroys a random element.
+  template <auto kPool>
+  int drop();
   Raw raw();
 
   // make.cc
@@ -209,23 +236,27 @@ T* Thread::fitting(std::vector<T>& pool, F fits) {
 }
 
 template <typename T>
-int Thread::keep(std::vector<T>& pool, T made, bool worked, Goal goal, std::size_t type,
-                 std::uint32_t handle) {
-  if (!worked) return errno != 0 ? errno : EIO;
+int Thread::keep(std::vector<T>& pool, T made, Goal goal, std::size_t type) {
+  const auto* const object = object_of(made);
+  if (object == nullptr) return errno != 0 ? errno : EIO;
   pool.push_back(made);
-  process_.handles.add(type, handle);
+  process_.handles.add(type, handle_of(object));
   reached(goal);
   return 0;
 }
 
-template <typename T, typename F>
-int Thread::drop(std::vector<T>& pool, F destroy) {
-  T* const victim = any(pool);
+template <auto kPool>
+int Thread::drop() {
+  auto& pool = this->*kPool;
+  const auto* const victim = any(pool);
   if (victim == nullptr) return kNothing;
-  const T object = *victim;
+  const auto element = *victim;
   pool.erase(pool.begin() + (victim - pool.data()));
-  const int err = destroy(object);
+  const int err = destroy(object_of(element));
   if (err == 0) reached(kDestroy);
+  if constexpr (std::is_same_v<decltype(element), const Region>) {
+    if (err == 0 && element.memory != nullptr) munmap(element.memory, element.length);
+  }
   return err;
 }
 

@@ -67,8 +67,7 @@ std::vector<Thread::Op> Thread::making_ops() {
 
 int Thread::make_pd() {
   if (pds_.size() >= 4) return kNothing;
-  ibv_pd* const pd = ibv_alloc_pd(process_.verbs);
-  return keep(pds_, pd, pd != nullptr, kPd, UVERBS_OBJECT_PD, pd == nullptr ? 0 : pd->handle);
+  return keep(pds_, ibv_alloc_pd(process_.verbs), kPd, UVERBS_OBJECT_PD);
 }
 
 int Thread::make_mr() {
@@ -86,8 +85,8 @@ int Thread::make_mr() {
   ibv_mr* const mr =
       ibv_reg_mr(*pd, static_cast<char*>(memory) + offset, length,
                  static_cast<unsigned>(access) | (on_demand ? +IBV_ACCESS_ON_DEMAND : 0U));
-  const int err = keep(mrs_, Region{mr, memory, length + kPage}, mr != nullptr,
-                       on_demand ? kOdpMr : kMr, UVERBS_OBJECT_MR, mr == nullptr ? 0 : mr->handle);
+  const int err =
+      keep(mrs_, Region{mr, memory, length + kPage}, on_demand ? kOdpMr : kMr, UVERBS_OBJECT_MR);
   if (err != 0 || unmaps) munmap(memory, length + kPage);
   if (err == 0 && unmaps) mrs_.back().memory = nullptr;
   return err;
@@ -102,8 +101,7 @@ int Thread::make_dmabuf_mr() {
   const int buffer = udmabuf(memory);
   if (buffer < 0 || memory == MAP_FAILED) return EACCES;
   ibv_mr* const mr = ibv_reg_dmabuf_mr(*pd, 0, kShared, 0, buffer, 0xf);
-  const int err = keep(mrs_, Region{mr, nullptr, kShared}, mr != nullptr, kDmabufMr,
-                       UVERBS_OBJECT_MR, mr == nullptr ? 0 : mr->handle);
+  const int err = keep(mrs_, Region{mr, nullptr, kShared}, kDmabufMr, UVERBS_OBJECT_MR);
   close(buffer);
   ibv_mr* const same = twice ? ibv_reg_mr(*pd, memory, kShared, 0xf) : nullptr;
   if (same == nullptr) {
@@ -119,8 +117,7 @@ int Thread::make_dm() {
   attr.length = 1 + random_.below(4 * kPage);
   attr.log_align_req = random_.one_in(8) ? random_.below(64) : random_.below(13);
   if (dms_.size() >= 4) return kNothing;
-  ibv_dm* const dm = ibv_alloc_dm(process_.verbs, &attr);
-  return keep(dms_, dm, dm != nullptr, kDm, UVERBS_OBJECT_DM, dm == nullptr ? 0 : dm->handle);
+  return keep(dms_, ibv_alloc_dm(process_.verbs, &attr), kDm, UVERBS_OBJECT_DM);
 }
 
 int Thread::make_dm_mr() {
@@ -130,8 +127,7 @@ int Thread::make_dm_mr() {
   const std::size_t length = 1 + random_.below(kPage);
   if (pd == nullptr || dm == nullptr || mrs_.size() >= kMany) return kNothing;
   ibv_mr* const mr = ibv_reg_dm_mr(*pd, *dm, offset, length, 0xf | IBV_ACCESS_ZERO_BASED);
-  return keep(mrs_, Region{mr, nullptr, length}, mr != nullptr, kDmMr, UVERBS_OBJECT_MR,
-              mr == nullptr ? 0 : mr->handle);
+  return keep(mrs_, Region{mr, nullptr, length}, kDmMr, UVERBS_OBJECT_MR);
 }
 
 int Thread::make_channel() {
@@ -162,8 +158,7 @@ int Thread::make_cq() {
     cq = ibv_create_cq(process_.verbs, static_cast<int>(entries), nullptr,
                        channel == nullptr ? nullptr : *channel, 0);
   }
-  const int err = keep(cqs_, Completions{cq, false}, cq != nullptr, kCq, UVERBS_OBJECT_CQ,
-                       cq == nullptr ? 0 : cq->handle);
+  const int err = keep(cqs_, Completions{cq, false}, kCq, UVERBS_OBJECT_CQ);
   if (err == 0 && arms && channel != nullptr) ibv_req_notify_cq(cq, 0);
   return err;
 }
@@ -173,9 +168,7 @@ int Thread::make_srq() {
   ibv_srq_init_attr attr{};
   attr.attr = {.max_wr = 1 + random_.below(64), .max_sge = 1 + random_.below(4), .srq_limit = 0};
   if (pd == nullptr || srqs_.size() >= 4) return kNothing;
-  ibv_srq* const srq = ibv_create_srq(*pd, &attr);
-  return keep(srqs_, srq, srq != nullptr, kSrq, UVERBS_OBJECT_SRQ,
-              srq == nullptr ? 0 : srq->handle);
+  return keep(srqs_, ibv_create_srq(*pd, &attr), kSrq, UVERBS_OBJECT_SRQ);
 }
 
 int Thread::make_xrc_srq() {
@@ -191,9 +184,7 @@ int Thread::make_xrc_srq() {
   attr.pd = *pd;
   attr.xrcd = *xrcd;
   attr.cq = cq->cq;
-  ibv_srq* const srq = ibv_create_srq_ex(process_.verbs, &attr);
-  return keep(srqs_, srq, srq != nullptr, kXrcSrq, UVERBS_OBJECT_SRQ,
-              srq == nullptr ? 0 : srq->handle);
+  return keep(srqs_, ibv_create_srq_ex(process_.verbs, &attr), kXrcSrq, UVERBS_OBJECT_SRQ);
 }
 
 // A domain of the process's own, or the one that all processes share by a file.
@@ -249,17 +240,13 @@ int Thread::make_qp() {
   const auto& kind = kinds[random_.below(std::size(kinds))];
   ibv_qp_init_attr_ex attr = qp_attr(kind.type);
   if (attr.pd == nullptr || attr.send_cq == nullptr || qps_.size() >= kMany) return kNothing;
-  ibv_qp* const qp = ibv_create_qp_ex(process_.verbs, &attr);
-  return keep(qps_, Queue{qp, false, false, false}, qp != nullptr, kind.goal, UVERBS_OBJECT_QP,
-              qp == nullptr ? 0 : qp->handle);
+  return keep(qps_, Queue{ibv_create_qp_ex(process_.verbs, &attr)}, kind.goal, UVERBS_OBJECT_QP);
 }
 
 int Thread::make_raw_qp() {
   ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_RAW_PACKET);
   if (attr.pd == nullptr || attr.send_cq == nullptr || qps_.size() >= kMany) return kNothing;
-  ibv_qp* const qp = ibv_create_qp_ex(process_.verbs, &attr);
-  return keep(qps_, Queue{qp, false, false, false}, qp != nullptr, kRaw, UVERBS_OBJECT_QP,
-              qp == nullptr ? 0 : qp->handle);
+  return keep(qps_, Queue{ibv_create_qp_ex(process_.verbs, &attr)}, kRaw, UVERBS_OBJECT_QP);
 }
 
 int Thread::make_target() {
@@ -271,8 +258,7 @@ int Thread::make_target() {
   attr.xrcd = *xrcd;
   ibv_qp* const qp = ibv_create_qp_ex(process_.verbs, &attr);
   if (qp != nullptr) process_.tally.target_qpn = qp->qp_num;
-  return keep(qps_, Queue{qp, false, false, false}, qp != nullptr, kXrcTarget, UVERBS_OBJECT_QP,
-              qp == nullptr ? 0 : qp->handle);
+  return keep(qps_, Queue{qp}, kXrcTarget, UVERBS_OBJECT_QP);
 }
 
 // A target of this process, or of another one.
@@ -286,9 +272,7 @@ int Thread::open_target() {
   attr.qp_num = shared || own == nullptr ? process_.tally.target_qpn.load() : own->qp->qp_num;
   attr.xrcd = *xrcd;
   attr.qp_type = IBV_QPT_XRC_RECV;
-  ibv_qp* const qp = ibv_open_qp(process_.verbs, &attr);
-  return keep(qps_, Queue{qp, true, false, false}, qp != nullptr, kOpenedQp, UVERBS_OBJECT_QP,
-              qp == nullptr ? 0 : qp->handle);
+  return keep(qps_, Queue{ibv_open_qp(process_.verbs, &attr), true}, kOpenedQp, UVERBS_OBJECT_QP);
 }
 
 int Thread::make_ah() {
@@ -302,16 +286,14 @@ int Thread::make_ah() {
   if (random_.one_in(4)) attr.sl = static_cast<std::uint8_t>(random_.below(256));
   if (random_.one_in(8)) attr.grh.sgid_index = static_cast<std::uint8_t>(random_.below(256));
   if (pd == nullptr || ahs_.size() >= 4) return kNothing;
-  ibv_ah* const ah = ibv_create_ah(*pd, &attr);
-  return keep(ahs_, ah, ah != nullptr, kAh, UVERBS_OBJECT_AH, ah == nullptr ? 0 : ah->handle);
+  return keep(ahs_, ibv_create_ah(*pd, &attr), kAh, UVERBS_OBJECT_AH);
 }
 
 int Thread::make_mw() {
   ibv_pd** const pd = any(pds_);
   const ibv_mw_type type = random_.one_in(2) ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2;
   if (pd == nullptr || mws_.size() >= kMany) return kNothing;
-  ibv_mw* const mw = ibv_alloc_mw(*pd, type);
-  return keep(mws_, mw, mw != nullptr, kMw, UVERBS_OBJECT_MW, mw == nullptr ? 0 : mw->handle);
+  return keep(mws_, ibv_alloc_mw(*pd, type), kMw, UVERBS_OBJECT_MW);
 }
 
 int Thread::make_wq() {
@@ -324,8 +306,7 @@ int Thread::make_wq() {
   if (pd == nullptr || cq == nullptr || wqs_.size() >= 6) return kNothing;
   attr.pd = *pd;
   attr.cq = cq->cq;
-  ibv_wq* const wq = ibv_create_wq(process_.verbs, &attr);
-  return keep(wqs_, wq, wq != nullptr, kWq, UVERBS_OBJECT_WQ, wq == nullptr ? 0 : wq->handle);
+  return keep(wqs_, ibv_create_wq(process_.verbs, &attr), kWq, UVERBS_OBJECT_WQ);
 }
 
 int Thread::make_table() {
@@ -339,9 +320,8 @@ int Thread::make_table() {
   ibv_rwq_ind_table_init_attr attr{};
   attr.log_ind_tbl_size = log;
   attr.ind_tbl = queues;
-  ibv_rwq_ind_table* const table = ibv_create_rwq_ind_table(process_.verbs, &attr);
-  return keep(tables_, table, table != nullptr, kRssTable, UVERBS_OBJECT_RWQ_IND_TBL,
-              table == nullptr ? 0 : static_cast<std::uint32_t>(table->ind_tbl_handle));
+  return keep(tables_, ibv_create_rwq_ind_table(process_.verbs, &attr), kRssTable,
+              UVERBS_OBJECT_RWQ_IND_TBL);
 }
 
 int Thread::make_rss_qp() {
@@ -359,9 +339,7 @@ int Thread::make_rss_qp() {
                        .rx_hash_key_len = sizeof(key),
                        .rx_hash_key = key,
                        .rx_hash_fields_mask = fields};
-  ibv_qp* const qp = ibv_create_qp_ex(process_.verbs, &attr);
-  return keep(qps_, Queue{qp, true, false, false}, qp != nullptr, kRssQp, UVERBS_OBJECT_QP,
-              qp == nullptr ? 0 : qp->handle);
+  return keep(qps_, Queue{ibv_create_qp_ex(process_.verbs, &attr), true}, kRssQp, UVERBS_OBJECT_QP);
 }
 
 int Thread::make_flow() {
@@ -385,9 +363,7 @@ int Thread::make_flow() {
     flow.attr.num_of_specs = 0;
     flow.attr.size = sizeof(flow.attr);
   }
-  ibv_flow* const made = ibv_create_flow(queue->qp, &flow.attr);
-  return keep(flows_, made, made != nullptr, kFlow, UVERBS_OBJECT_FLOW,
-              made == nullptr ? 0 : made->handle);
+  return keep(flows_, ibv_create_flow(queue->qp, &flow.attr), kFlow, UVERBS_OBJECT_FLOW);
 }
 
 int Thread::make_counters() {
@@ -401,64 +377,29 @@ int Thread::make_counters() {
 }
 
 int Thread::destroy_one() {
-  switch (random_.below(16)) {
-    case 0:
-      return drop(pds_, ibv_dealloc_pd);
-    case 1:
-    case 2:
-      return drop(mrs_, [](const Region& region) {
-        const int err = ibv_dereg_mr(region.mr);
-        if (err == 0 && region.memory != nullptr) munmap(region.memory, region.length);
-        return err;
-      });
-    case 3:
-      return drop(dms_, [](ibv_dm* dm) { return ibv_free_dm(dm); });
-    case 4:
-      return drop(channels_, ibv_destroy_comp_channel);
-    case 5:
-      return drop(cqs_,
-                  [](const Completions& completions) { return ibv_destroy_cq(completions.cq); });
-    case 6:
-      return drop(srqs_, ibv_destroy_srq);
-    case 7:
-      return drop(xrcds_, [](ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); });
-    case 8:
-    case 9:
-      return drop(qps_, [](const Queue& queue) { return ibv_destroy_qp(queue.qp); });
-    case 10:
-      return drop(ahs_, ibv_destroy_ah);
-    case 11:
-      return drop(mws_, [](ibv_mw* mw) { return ibv_dealloc_mw(mw); });
-    case 12:
-      return drop(wqs_, [](ibv_wq* wq) { return ibv_destroy_wq(wq); });
-    case 13:
-      return drop(tables_, [](ibv_rwq_ind_table* t) { return ibv_destroy_rwq_ind_table(t); });
-    case 14:
-      return drop(flows_, [](ibv_flow* flow) { return ibv_destroy_flow(flow); });
-    default:
-      return drop(counters_, [](ibv_counters* c) { return ibv_destroy_counters(c); });
-  }
+  // Regions and QPs twice as often as the others.
+  static constexpr int (Thread::* kDrops[])() = {
+      &Thread::drop<&Thread::pds_>,      &Thread::drop<&Thread::mrs_>,
+      &Thread::drop<&Thread::mrs_>,      &Thread::drop<&Thread::dms_>,
+      &Thread::drop<&Thread::channels_>, &Thread::drop<&Thread::cqs_>,
+      &Thread::drop<&Thread::srqs_>,     &Thread::drop<&Thread::xrcds_>,
+      &Thread::drop<&Thread::qps_>,      &Thread::drop<&Thread::qps_>,
+      &Thread::drop<&Thread::ahs_>,      &Thread::drop<&Thread::mws_>,
+      &Thread::drop<&Thread::wqs_>,      &Thread::drop<&Thread::tables_>,
+      &Thread::drop<&Thread::flows_>,    &Thread::drop<&Thread::counters_>};
+  return (this->*kDrops[random_.below(std::size(kDrops))])();
 }
 
 void Thread::destroy_all() {
-  const auto each = [](auto& pool, auto destroy) {
-    for (const auto& object : pool) destroy(object);
-    pool.clear();
+  const auto each = [](auto&... pools) {
+    const auto empty = [](auto& pool) {
+      for (const auto& element : pool) destroy(object_of(element));
+      pool.clear();
+    };
+    (empty(pools), ...);
   };
-  each(flows_, [](ibv_flow* flow) { ibv_destroy_flow(flow); });
-  each(qps_, [](const Queue& queue) { ibv_destroy_qp(queue.qp); });
-  each(tables_, [](ibv_rwq_ind_table* table) { ibv_destroy_rwq_ind_table(table); });
-  each(wqs_, [](ibv_wq* wq) { ibv_destroy_wq(wq); });
-  each(srqs_, [](ibv_srq* srq) { ibv_destroy_srq(srq); });
-  each(xrcds_, [](ibv_xrcd* xrcd) { ibv_close_xrcd(xrcd); });
-  each(cqs_, [](const Completions& completions) { ibv_destroy_cq(completions.cq); });
-  each(channels_, [](ibv_comp_channel* channel) { ibv_destroy_comp_channel(channel); });
-  each(ahs_, [](ibv_ah* ah) { ibv_destroy_ah(ah); });
-  each(mws_, [](ibv_mw* mw) { ibv_dealloc_mw(mw); });
-  each(mrs_, [](const Region& region) { ibv_dereg_mr(region.mr); });
-  each(dms_, [](ibv_dm* dm) { ibv_free_dm(dm); });
-  each(counters_, [](ibv_counters* counters) { ibv_destroy_counters(counters); });
-  each(pds_, [](ibv_pd* pd) { ibv_dealloc_pd(pd); });
+  each(flows_, qps_, tables_, wqs_, srqs_, xrcds_, cqs_, channels_, ahs_, mws_, mrs_, dms_,
+       counters_, pds_);
 }
 
 }  // namespace guest::uverbsfuzz
