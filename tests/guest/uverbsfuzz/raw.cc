@@ -99,37 +99,10 @@ std::uint64_t Arena::address(Random& random) const {
 }
 
 std::uint64_t interesting(Random& random) {
-  static constexpr std::uint64_t kValues[] = {0,
-                                              1,
-                                              2,
-                                              3,
-                                              4,
-                                              7,
-                                              8,
-                                              15,
-                                              16,
-                                              31,
-                                              32,
-                                              63,
-                                              64,
-                                              127,
-                                              128,
-                                              255,
-                                              256,
-                                              4095,
-                                              4096,
-                                              4097,
-                                              8192,
-                                              1023,
-                                              65535,
-                                              65536,
-                                              1 << 20,
-                                              0x7fffffff,
-                                              0x80000000,
-                                              0xffffffff,
-                                              0x100000000,
-                                              0x7fffffffffffffff,
-                                              0xffffffffffffffff};
+  static constexpr std::uint64_t kValues[] = {
+      0,     1,     2,       3,        4,        7,   8,          15,         16,   31,   32,
+      63,    64,    127,     128,      255,      256, 4095,       4096,       4097, 8192, 1023,
+      65535, 65536, 1 << 20, ~0U >> 1, 1U << 31, ~0U, 1ULL << 32, ~0ULL >> 1, ~0ULL};
   return kValues[random.below(std::size(kValues))];
 }
 
@@ -150,6 +123,14 @@ std::vector<std::byte> driver_part(Random& random, const Arena& arena, std::size
   const std::uint64_t buffer = number(arena.page(8 * random.below(16)));
   const std::uint64_t record = number(arena.page(240)) + 256 * random.below(64);
   const auto log_size = static_cast<std::uint8_t>(random.below(6));
+  const auto receive_queue = [=](auto req) {
+    req.buf_addr = buffer;
+    req.buf_len = rounded(std::uint64_t{32} << log_size);
+    req.record_addr = record;
+    req.log_size = log_size;
+    req.log_stride = 5;
+    return bytes_of(req);
+  };
   switch (type) {
     case UVERBS_OBJECT_CQ: {
       tern_ureq_create_cq req{};
@@ -169,24 +150,10 @@ std::vector<std::byte> driver_part(Random& random, const Arena& arena, std::size
       req.record_addr = record;
       return bytes_of(req);
     }
-    case UVERBS_OBJECT_SRQ: {
-      tern_ureq_create_srq req{};
-      req.buf_addr = buffer;
-      req.buf_len = rounded(std::uint64_t{32} << log_size);
-      req.record_addr = record;
-      req.log_size = log_size;
-      req.log_stride = 5;
-      return bytes_of(req);
-    }
-    case UVERBS_OBJECT_WQ: {
-      tern_ureq_create_wq req{};
-      req.buf_addr = buffer;
-      req.buf_len = rounded(std::uint64_t{32} << log_size);
-      req.record_addr = record;
-      req.log_size = log_size;
-      req.log_stride = 5;
-      return bytes_of(req);
-    }
+    case UVERBS_OBJECT_SRQ:
+      return receive_queue(tern_ureq_create_srq{});
+    case UVERBS_OBJECT_WQ:
+      return receive_queue(tern_ureq_create_wq{});
     default:
       return {};
   }
