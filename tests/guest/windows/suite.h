@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "window.h"
@@ -20,6 +21,14 @@ struct Test {
   bool crashes_soft_roce = false;  // crashes its kernel, so it runs in a machine of its own
 };
 using Tests = std::vector<Test>;
+
+// Adds a test whose body gets these arguments after the environment.
+template <typename Run, typename... Args>
+void add(Tests& tests, std::string name, std::string says, std::string rules, Run run,
+         Args... args) {
+  tests.push_back({std::move(name), std::move(says), std::move(rules),
+                   [=](const Env& env) { run(env, args...); }});
+}
 
 void add_type1_tests(Tests& tests);
 void add_type2_tests(Tests& tests);
@@ -43,8 +52,8 @@ inline const NamedForm kForms[] = {
     {"type2-zb", "a zero-based type 2 window", {.type = IBV_MW_TYPE_2, .zero_based = true}},
 };
 constexpr ibv_mw_type kBothTypes[] = {IBV_MW_TYPE_1, IBV_MW_TYPE_2};
-inline const char* type_name(ibv_mw_type type) { return type == IBV_MW_TYPE_1 ? "type1" : "type2"; }
-inline const char* type_text(ibv_mw_type type) {
+inline std::string type_name(ibv_mw_type type) { return type == IBV_MW_TYPE_1 ? "type1" : "type2"; }
+inline std::string type_text(ibv_mw_type type) {
   return type == IBV_MW_TYPE_1 ? "a type 1 window" : "a type 2 window";
 }
 

@@ -12,19 +12,14 @@ namespace {
 void exact(const Env& env, const Form& form) {
   Window window(env, form);
   const std::uint32_t length = form.at.length;
-  const std::uint64_t at = form.at.offset;
   for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
-    window.path.allowed(window.region, op, window.key, window.address(), form.at);
-    window.path.allowed(window.region, op, window.key, window.address(),
-                        {.offset = at, .length = 1});
-    window.path.allowed(window.region, op, window.key, window.address(length - 1),
-                        {.offset = at + length - 1, .length = 1});
+    window.allowed(op, 0, length);
+    window.allowed(op, 0, 1);
+    window.allowed(op, length - 1, 1);
   }
   for (const Op op : {Op::kCmpSwap, Op::kFetchAdd}) {
-    window.path.allowed(window.region, op, window.key, window.address(),
-                        {.offset = at, .length = 8});
-    window.path.allowed(window.region, op, window.key, window.address(length - 8),
-                        {.offset = at + length - 8, .length = 8});
+    window.allowed(op, 0, 8);
+    window.allowed(op, length - 8, 8);
   }
 }
 
@@ -34,7 +29,7 @@ void low(const Env& env, Form form) {
   for (const Op op : kAllOps) {
     const Window window(env, form);
     const std::int64_t below = !is_atomic(op) ? -1 : form.zero_based ? -8 : -4;
-    window.denied(op, window.key, window.address(below), 8);
+    window.denied(op, below, 8);
   }
   if (!form.zero_based) {
     const Window window(env, form);
@@ -46,13 +41,13 @@ void high(const Env& env, Form form) {
   form.at = {.offset = 1000, .length = 2004};
   for (const Op op : kAllOps) {
     const Window window(env, form);
-    window.denied(op, window.key, window.address(is_atomic(op) ? 2000 : 2004 - 7), 8);
+    window.denied(op, is_atomic(op) ? 2000 : 2004 - 7, 8);
   }
   for (const Op op : {Op::kRead, Op::kWrite}) {
     Window window(env, form);
-    window.denied(op, window.key, window.address(), 2005);
+    window.denied(op, 0, 2005);
     const Window another(env, form);
-    another.denied(op, another.key, another.address(2004), 1);
+    another.denied(op, 2004, 1);
   }
 }
 
@@ -61,7 +56,7 @@ void long_message(const Env& env, Form form) {
   form.at = {.offset = 1000, .length = 6000};
   for (const Op op : {Op::kRead, Op::kWrite}) {
     const Window window(env, form);
-    window.denied(op, window.key, window.address(), 6001);
+    window.denied(op, 0, 6001);
   }
 }
 
@@ -81,10 +76,9 @@ void top(const Env& env, Form form) {
   form.iova = std::uint64_t{0} - kRegion;
   form.at = {.offset = kRegion - 2000, .length = 2000};
   Window window(env, form);
-  window.path.allowed(window.region, Op::kWrite, window.key, window.address(), form.at);
-  window.path.allowed(window.region, Op::kRead, window.key, window.address(1992),
-                      {.offset = kRegion - 8, .length = 8});
-  window.denied(Op::kWrite, window.key, window.address(1993), 8);
+  window.allowed(Op::kWrite, 0, form.at.length);
+  window.allowed(Op::kRead, 1992, 8);
+  window.denied(Op::kWrite, 1993, 8);
 }
 
 void add_range_tests(Tests& t) {
@@ -92,32 +86,30 @@ void add_range_tests(Tests& t) {
     const Form& form = f.form;
     const std::string name = std::string("range/") + f.name;
     const std::string window = f.text;
-    t.push_back({name + "-exact", "the first and the last byte of " + window + " can be reached",
-                 "", [form](const Env& env) { exact(env, form); }});
-    t.push_back({name + "-low", "one byte below " + window + " is out of reach",
-                 form.zero_based ? "mw-wrap,mw-high" : "mw-low",
-                 [form](const Env& env) { low(env, form); }});
-    t.push_back({name + "-high", "one byte beyond " + window + " is out of reach", "mw-high",
-                 [form](const Env& env) { high(env, form); }});
-    t.push_back({name + "-long", "a message that ends beyond " + window + " moves nothing",
-                 "mw-high", [form](const Env& env) { long_message(env, form); }});
-    t.push_back({name + "-wrap", "an access of " + window + " does not wrap at 2^64", "mw-wrap",
-                 [form](const Env& env) { wrap(env, form); }});
+    add(t, name + "-exact", "the first and the last byte of " + window + " can be reached", "",
+        exact, form);
+    add(t, name + "-low", "one byte below " + window + " is out of reach",
+        form.zero_based ? "mw-wrap,mw-high" : "mw-low", low, form);
+    add(t, name + "-high", "one byte beyond " + window + " is out of reach", "mw-high", high, form);
+    add(t, name + "-long", "a message that ends beyond " + window + " moves nothing", "mw-high",
+        long_message, form);
+    add(t, name + "-wrap", "an access of " + window + " does not wrap at 2^64", "mw-wrap", wrap,
+        form);
   }
-  t.push_back({"range/type1-top", "a window that ends at 2^64", "mw-wrap",
-               [](const Env& env) { top(env, kForms[0].form); }});
+  add(t, "range/type1-top", "a window that ends at 2^64", "mw-wrap",
+      [](const Env& env) { top(env, kForms[0].form); });
   for (const ibv_qp_type via : {IBV_QPT_UC, IBV_QPT_XRC_RECV}) {
     const bool uc = via == IBV_QPT_UC;
     for (const bool below : {true, false}) {
-      t.push_back({std::string("range/type1") + (uc ? "-uc" : "-xrc") + (below ? "-low" : "-high"),
-                   std::string("one byte ") + (below ? "below" : "beyond") +
-                       " a type 1 window is out of reach for " + (uc ? "UC" : "an XRC target"),
-                   below ? "mw-low" : "mw-high", [via, below](const Env& env) {
-                     for (const Op op : {Op::kWrite, Op::kWriteImm}) {
-                       const Window window(env, {.type = IBV_MW_TYPE_1, .via = via});
-                       window.denied(op, window.key, window.address(below ? -1 : 1993), 8);
-                     }
-                   }});
+      add(t, std::string("range/type1") + (uc ? "-uc" : "-xrc") + (below ? "-low" : "-high"),
+          std::string("one byte ") + (below ? "below" : "beyond") +
+              " a type 1 window is out of reach for " + (uc ? "UC" : "an XRC target"),
+          below ? "mw-low" : "mw-high", [via, below](const Env& env) {
+            for (const Op op : {Op::kWrite, Op::kWriteImm}) {
+              const Window window(env, {.type = IBV_MW_TYPE_1, .via = via});
+              window.denied(op, below ? -1 : 1993, 8);
+            }
+          });
     }
   }
 }
@@ -132,10 +124,9 @@ void without(const Env& env, ibv_mw_type type, unsigned right, ibv_qp_type via) 
     Window window(
         env, {.type = type, .via = via, .access = static_cast<unsigned>(kRemoteAccess) & ~right});
     if ((needs & right) != 0) {
-      window.denied(op, window.key, window.address(), 8);
+      window.denied(op, 0, 8);
     } else {
-      window.path.allowed(window.region, op, window.key, window.address(),
-                          {.offset = 1000, .length = 8});
+      window.allowed(op, 0, 8);
     }
   }
 }
@@ -151,21 +142,17 @@ void add_right_tests(Tests& t) {
                                {IBV_ACCESS_REMOTE_ATOMIC, "atomic", "ATOMIC"}};
   for (const ibv_mw_type type : kBothTypes) {
     for (const Right& right : kRights) {
-      t.push_back({std::string("rights/") + type_name(type) + "-" + right.name,
-                   std::string(type_text(type)) + " without IBV_ACCESS_REMOTE_" + right.text +
-                       " refuses that, and the rest works",
-                   std::string("mw-") + right.name, [type, bit = right.bit](const Env& env) {
-                     without(env, type, bit, IBV_QPT_RC);
-                   }});
+      add(t, "rights/" + type_name(type) + "-" + right.name,
+          type_text(type) + " without IBV_ACCESS_REMOTE_" + right.text +
+              " refuses that, and the rest works",
+          std::string("mw-") + right.name, without, type, right.bit, IBV_QPT_RC);
     }
-    t.push_back({std::string("rights/") + type_name(type) + "-none",
-                 std::string(type_text(type)) + " with no right refuses everything",
-                 "mw-read,mw-write,mw-atomic",
-                 [type](const Env& env) { without(env, type, kRemoteAccess, IBV_QPT_RC); }});
-    t.push_back(
-        {std::string("rights/") + type_name(type) + "-uc-write",
-         std::string(type_text(type)) + " without REMOTE_WRITE refuses it on UC", "mw-write",
-         [type](const Env& env) { without(env, type, IBV_ACCESS_REMOTE_WRITE, IBV_QPT_UC); }});
+    add(t, "rights/" + type_name(type) + "-none",
+        type_text(type) + " with no right refuses everything", "mw-read,mw-write,mw-atomic",
+        without, type, unsigned{kRemoteAccess}, IBV_QPT_RC);
+    add(t, "rights/" + type_name(type) + "-uc-write",
+        type_text(type) + " without REMOTE_WRITE refuses it on UC", "mw-write", without, type,
+        IBV_ACCESS_REMOTE_WRITE, IBV_QPT_UC);
   }
 }
 
@@ -178,20 +165,17 @@ void flush(const Env& env, const Form& form) {
   window.all_work();
   window.path.allowed(window.region, Op::kFlush, window.region.mr()->rkey,
                       window.region.address(at.offset), at);
-  window.denied(Op::kFlush, window.key, window.address(), 64);
+  window.denied(Op::kFlush, 0, 64);
 }
 
 // REMOTE_WRITE access is both sufficient and necessary.
 void atomic_write(const Env& env, Form form) {
   form.access = IBV_ACCESS_REMOTE_WRITE;
   Window window(env, form);
-  for (const std::uint32_t at : {0U, form.at.length - 8}) {
-    window.path.allowed(window.region, Op::kAtomicWrite, window.key, window.address(at),
-                        {.offset = form.at.offset + at, .length = 8});
-  }
+  for (const std::uint32_t at : {0U, form.at.length - 8}) window.allowed(Op::kAtomicWrite, at, 8);
   form.access = static_cast<unsigned>(kRemoteAccess) & ~unsigned{IBV_ACCESS_REMOTE_WRITE};
   const Window closed(env, form);
-  closed.denied(Op::kAtomicWrite, closed.key, closed.address(), 8);
+  closed.denied(Op::kAtomicWrite, 0, 8);
 }
 
 // The window starts and ends within words of the region.
@@ -199,29 +183,28 @@ void atomic_write_range(const Env& env, Form form) {
   form.at = {.offset = 1004, .length = 2000};
   for (const std::int64_t at : {-4, 1996}) {
     const Window window(env, form);
-    window.denied(Op::kAtomicWrite, window.key, window.address(at), 8);
+    window.denied(Op::kAtomicWrite, at, 8);
   }
 }
 
 void add_built_tests(Tests& t) {
-  const auto add = [&t](ibv_mw_type type, ibv_qp_type via) {
+  const auto add_form = [&t](ibv_mw_type type, ibv_qp_type via) {
     const bool xrc = via == IBV_QPT_XRC_RECV;
     const Form form{.type = type, .via = via, .flushes = true};
-    const std::string name = std::string(type_name(type)) + (xrc ? "-xrc" : "");
-    const std::string text = std::string(type_text(type)) + (xrc ? " by an XRC target" : "");
-    t.push_back({"rights/" + name + "-flush",
-                 "FLUSH through " + text + " is refused, of its region it is not", "mw-flush",
-                 [form](const Env& env) { flush(env, form); }});
-    t.push_back({"rights/" + name + "-atomic-write",
-                 "ATOMIC WRITE through " + text + " needs IBV_ACCESS_REMOTE_WRITE", "mw-write",
-                 [form](const Env& env) { atomic_write(env, form); }});
-    t.push_back({"range/" + name + "-atomic-write",
-                 "ATOMIC WRITE of a word that lies half in " + text + " is refused",
-                 "mw-low,mw-high", [form](const Env& env) { atomic_write_range(env, form); }});
+    const std::string name = type_name(type) + (xrc ? "-xrc" : "");
+    const std::string text = type_text(type) + (xrc ? " by an XRC target" : "");
+    add(t, "rights/" + name + "-flush",
+        "FLUSH through " + text + " is refused, of its region it is not", "mw-flush", flush, form);
+    add(t, "rights/" + name + "-atomic-write",
+        "ATOMIC WRITE through " + text + " needs IBV_ACCESS_REMOTE_WRITE", "mw-write", atomic_write,
+        form);
+    add(t, "range/" + name + "-atomic-write",
+        "ATOMIC WRITE of a word that lies half in " + text + " is refused", "mw-low,mw-high",
+        atomic_write_range, form);
   };
-  add(IBV_MW_TYPE_1, IBV_QPT_RC);
-  add(IBV_MW_TYPE_2, IBV_QPT_RC);
-  add(IBV_MW_TYPE_1, IBV_QPT_XRC_RECV);
+  add_form(IBV_MW_TYPE_1, IBV_QPT_RC);
+  add_form(IBV_MW_TYPE_2, IBV_QPT_RC);
+  add_form(IBV_MW_TYPE_1, IBV_QPT_XRC_RECV);
 }
 
 // ---- PD and QP ----
@@ -262,23 +245,20 @@ void add_owner_tests(Tests& t) {
                            {IBV_QPT_UC, "-uc", "a UC QP"},
                            {IBV_QPT_XRC_RECV, "-xrc", "an SRQ of an XRC target"}};
   for (const Via& via : kVias) {
-    t.push_back(
-        {std::string("pd/type1") + via.suffix,
-         std::string(via.text) + " of another PD cannot use a type 1 window", "mw-pd",
-         [type = via.type](const Env& env) { by_another(env, IBV_MW_TYPE_1, type, true); }});
+    add(t, std::string("pd/type1") + via.suffix,
+        std::string(via.text) + " of another PD cannot use a type 1 window", "mw-pd", by_another,
+        IBV_MW_TYPE_1, via.type, true);
   }
   for (const Via& via : kVias) {
-    t.push_back({std::string("qp/type2") + via.suffix,
-                 std::string(via.type == IBV_QPT_XRC_RECV ? "an XRC target" : via.text) +
-                     " of the same PD cannot use another QP's type 2 window",
-                 "mw-qp", [type = via.type](const Env& env) {
-                   by_another(env, IBV_MW_TYPE_2, type, false);
-                 }});
+    add(t, std::string("qp/type2") + via.suffix,
+        std::string(via.type == IBV_QPT_XRC_RECV ? "an XRC target" : via.text) +
+            " of the same PD cannot use another QP's type 2 window",
+        "mw-qp", by_another, IBV_MW_TYPE_2, via.type, false);
   }
-  t.push_back({"qp/type2-other-pd", "a QP of another PD cannot use a type 2 window", "mw-pd",
-               [](const Env& env) { by_another(env, IBV_MW_TYPE_2, IBV_QPT_RC, true); }});
-  t.push_back({"qp/type2-bound-by-xrc", "a type 2 window bound by an XRC_SEND QP answers nobody",
-               "mw-qp", bound_by_xrc});
+  add(t, "qp/type2-other-pd", "a QP of another PD cannot use a type 2 window", "mw-pd", by_another,
+      IBV_MW_TYPE_2, IBV_QPT_RC, true);
+  add(t, "qp/type2-bound-by-xrc", "a type 2 window bound by an XRC_SEND QP answers nobody", "mw-qp",
+      bound_by_xrc);
 }
 
 // ---- other uses of a window's key ----
@@ -322,15 +302,13 @@ void add_access_tests(Tests& t) {
   add_built_tests(t);
   add_owner_tests(t);
   for (const ibv_mw_type type : kBothTypes) {
-    t.push_back({std::string("access/") + type_name(type) + "-as-lkey",
-                 "a window's key is no lkey: IBV_WC_LOC_PROT_ERR",
-                 "- a rule of local accesses: lkeys name regions",
-                 [type](const Env& env) { as_lkey(env, type); }});
+    add(t, "access/" + type_name(type) + "-as-lkey",
+        "a window's key is no lkey: IBV_WC_LOC_PROT_ERR",
+        "- a rule of local accesses: lkeys name regions", as_lkey, type);
   }
-  t.push_back({"access/qp-rights", "the QP's rights count too: IBV_WC_REM_INV_REQ_ERR",
-               "- a rule of the QP, before its key is looked at", qp_rights});
-  t.push_back(
-      {"access/zero-length", "of an access of no bytes the key is not checked", "", zero_length});
+  add(t, "access/qp-rights", "the QP's rights count too: IBV_WC_REM_INV_REQ_ERR",
+      "- a rule of the QP, before its key is looked at", qp_rights);
+  add(t, "access/zero-length", "of an access of no bytes the key is not checked", "", zero_length);
 }
 
 }  // namespace guest::windows

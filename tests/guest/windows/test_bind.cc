@@ -73,8 +73,7 @@ void read_only_region(const Env& env, ibv_mw_type type) {
   Window window(env, {.type = type,
                       .access = IBV_ACCESS_REMOTE_READ,
                       .mr_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND});
-  window.path.allowed(window.region, Op::kRead, window.key, window.address(),
-                      {.offset = 1000, .length = 2000});
+  window.allowed(Op::kRead, 0, 2000);
 }
 
 // The region needs no remote access rights of its own.
@@ -85,8 +84,7 @@ void private_region(const Env& env, ibv_mw_type type) {
 
 void whole_region(const Env& env, ibv_mw_type type) {
   Window window(env, {.type = type, .at = {.offset = 0, .length = 3 * 4096}});
-  window.path.allowed(window.region, Op::kWrite, window.key, window.address(),
-                      {.offset = 0, .length = 3 * 4096});
+  window.allowed(Op::kWrite, 0, 3 * 4096);
 }
 
 // ---- the PDs of QP, window and region ----
@@ -216,47 +214,39 @@ void flushes(const Env& env) {
 void add_both(Tests& t, const char* what, const std::string& says, const std::string& rules,
               const Spoil& spoil) {
   for (const ibv_mw_type type : kBothTypes) {
-    t.push_back({std::string("bind/") + type_name(type) + "-" + what,
-                 std::string("refused: a bind of ") + type_text(type) + " to " + says, rules,
-                 [type, spoil](const Env& env) { refused(env, type, spoil); }});
+    add(t, "bind/" + type_name(type) + "-" + what,
+        "refused: a bind of " + type_text(type) + " to " + says, rules, refused, type, spoil,
+        IBV_QPT_RC);
   }
 }
 
 void add_region_tests(Tests& t) {
   for (const ibv_mw_type type : kBothTypes) {
-    const std::string name = std::string("bind/") + type_name(type);
+    const std::string name = "bind/" + type_name(type);
     const std::string text = type_text(type);
-    t.push_back(
-        {name + "-no-mw-bind",
-         "refused: a bind of " + text + " to a region without IBV_ACCESS_MW_BIND", "bind-mr-right",
-         [type](const Env& env) { refused_on(env, type, {.access = kAllAccess}, kRemoteAccess); }});
+    add(t, name + "-no-mw-bind",
+        "refused: a bind of " + text + " to a region without IBV_ACCESS_MW_BIND", "bind-mr-right",
+        refused_on, type, RegionOptions{.access = kAllAccess}, unsigned{kRemoteAccess});
     for (const bool write : {true, false}) {
-      t.push_back({name + (write ? "-write" : "-atomic") + "-not-writable",
-                   "refused: a bind of " + text + " with " +
-                       (write ? "REMOTE_WRITE" : "REMOTE_ATOMIC") +
-                       " to a region without LOCAL_WRITE",
-                   "bind-local-write", [type, write](const Env& env) {
-                     refused_on(env, type, {.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND},
-                                write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
-                   }});
+      add(t, name + (write ? "-write" : "-atomic") + "-not-writable",
+          "refused: a bind of " + text + " with " + (write ? "REMOTE_WRITE" : "REMOTE_ATOMIC") +
+              " to a region without LOCAL_WRITE",
+          "bind-local-write", refused_on, type,
+          RegionOptions{.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND},
+          write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : unsigned{IBV_ACCESS_REMOTE_ATOMIC});
     }
-    t.push_back({name + "-read-only",
-                 "a bind of " + text + " to read to a region that nobody may write", "",
-                 [type](const Env& env) { read_only_region(env, type); }});
-    t.push_back({name + "-private", text + " may have rights that its region has not", "",
-                 [type](const Env& env) { private_region(env, type); }});
-    t.push_back({name + "-whole", text + " on the whole region", "",
-                 [type](const Env& env) { whole_region(env, type); }});
-    t.push_back({name + "-qp-pd", "refused: a bind of " + text + " by a QP of another PD",
-                 "- window and region both are of another PD than the QP",
-                 [type](const Env& env) { qp_of_other_pd(env, type); }});
+    add(t, name + "-read-only", "a bind of " + text + " to read to a region that nobody may write",
+        "", read_only_region, type);
+    add(t, name + "-private", text + " may have rights that its region has not", "", private_region,
+        type);
+    add(t, name + "-whole", text + " on the whole region", "", whole_region, type);
+    add(t, name + "-qp-pd", "refused: a bind of " + text + " by a QP of another PD",
+        "- window and region both are of another PD than the QP", qp_of_other_pd, type);
   }
-  t.push_back({"bind/type2-window-pd",
-               "refused: a bind of a type 2 window of another PD than the QP's", "bind-qp-pd",
-               window_of_other_pd});
-  t.push_back({"bind/type2-region-pd",
-               "refused: a bind of a type 2 window to a region of another PD", "bind-mr-pd",
-               region_of_other_pd});
+  add(t, "bind/type2-window-pd", "refused: a bind of a type 2 window of another PD than the QP's",
+      "bind-qp-pd", window_of_other_pd);
+  add(t, "bind/type2-region-pd", "refused: a bind of a type 2 window to a region of another PD",
+      "bind-mr-pd", region_of_other_pd);
 }
 
 void add_range_tests(Tests& t) {
@@ -303,60 +293,55 @@ void add_bind_tests(Tests& t) {
              bad.new_rkey ^= 0x00555500;
            });
   for (const ibv_mw_type type : kBothTypes) {
-    t.push_back({std::string("bind/") + type_name(type) + "-flags",
-                 std::string("EINVAL: a bind of ") + type_text(type) + " with another right",
-                 "- refused when it is posted", [type](const Env& env) {
-                   refused_at_post(env, type,
-                                   [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_MW_BIND; });
-                 }});
-    t.push_back({std::string("bind/") + type_name(type) + "-flush-right",
-                 std::string("EINVAL: a bind of ") + type_text(type) + " with the right to FLUSH",
-                 "- refused when it is posted", [type](const Env& env) {
-                   refused_at_post(
-                       env, type, [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_FLUSH_GLOBAL; });
-                 }});
-    t.push_back({std::string("bind/") + type_name(type) + "-forged",
-                 std::string("refused: a bind of ") + type_text(type) + " as one of the other type",
-                 "bind-type", [type](const Env& env) { forged_type(env, type); }});
+    add(t, "bind/" + type_name(type) + "-flags",
+        "EINVAL: a bind of " + type_text(type) + " with another right",
+        "- refused when it is posted", [type](const Env& env) {
+          refused_at_post(env, type, [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_MW_BIND; });
+        });
+    add(t, "bind/" + type_name(type) + "-flush-right",
+        "EINVAL: a bind of " + type_text(type) + " with the right to FLUSH",
+        "- refused when it is posted", [type](const Env& env) {
+          refused_at_post(env, type,
+                          [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_FLUSH_GLOBAL; });
+        });
+    add(t, "bind/" + type_name(type) + "-forged",
+        "refused: a bind of " + type_text(type) + " as one of the other type", "bind-type",
+        forged_type, type);
   }
-  t.push_back({"bind/type1-stale-key",
-               "refused: a bind of a type 1 window by another than its current key", "bind-key",
-               stale_key});
-  t.push_back({"bind/type1-by-post", "EINVAL: a bind of a type 1 window by ibv_post_send",
-               "- refused when it is posted",
-               [](const Env& env) { type1_by_post(env, Api::kPost); }});
-  t.push_back({"bind/type1-by-wr", "EINVAL: a bind of a type 1 window by ibv_wr_bind_mw",
-               "- refused when it is posted",
-               [](const Env& env) { type1_by_post(env, Api::kWr); }});
-  t.push_back({"bind/type1-arguments",
-               "EINVAL, EPERM: ibv_bind_mw of type 2, to another PD's region, to none",
-               "- libibverbs refuses them", arguments});
-  t.push_back({"bind/type2-not-free", "refused: a bind of a type 2 window that is bound",
-               "bind-free", not_free});
-  t.push_back({"bind/type2-zero-length", "refused: a bind of a type 2 window with length 0",
-               "bind-zero-length", [](const Env& env) {
-                 refused(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) { bad.length = 0; });
-               }});
-  t.push_back({"bind/type2-null-mr", "EINVAL: a bind of a type 2 window to no region",
-               "- refused when it is posted", [](const Env& env) {
-                 refused_at_post(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) {
-                   bad.mr = nullptr;
-                   bad.addr = bad.length = 0;
-                 });
-               }});
-  t.push_back(
-      {"bind/flush", "what was posted behind a failed bind is flushed", "bind-range", flushes});
-  t.push_back({"bind/uc", "a bind that fails on UC leaves the QP in SQE", "bind-mr-right",
-               [](const Env& env) {
-                 const Region region(env, {.access = kAllAccess});
-                 refused(
-                     env, IBV_MW_TYPE_1,
-                     [&](Bind& bad, Scene&) {
-                       bad.mr = region.mr();
-                       bad.addr = region.address();
-                     },
-                     IBV_QPT_UC);
-               }});
+  add(t, "bind/type1-stale-key",
+      "refused: a bind of a type 1 window by another than its current key", "bind-key", stale_key);
+  add(t, "bind/type1-by-post", "EINVAL: a bind of a type 1 window by ibv_post_send",
+      "- refused when it is posted", type1_by_post, Api::kPost);
+  add(t, "bind/type1-by-wr", "EINVAL: a bind of a type 1 window by ibv_wr_bind_mw",
+      "- refused when it is posted", type1_by_post, Api::kWr);
+  add(t, "bind/type1-arguments",
+      "EINVAL, EPERM: ibv_bind_mw of type 2, to another PD's region, to none",
+      "- libibverbs refuses them", arguments);
+  add(t, "bind/type2-not-free", "refused: a bind of a type 2 window that is bound", "bind-free",
+      not_free);
+  add(t, "bind/type2-zero-length", "refused: a bind of a type 2 window with length 0",
+      "bind-zero-length", [](const Env& env) {
+        refused(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) { bad.length = 0; });
+      });
+  add(t, "bind/type2-null-mr", "EINVAL: a bind of a type 2 window to no region",
+      "- refused when it is posted", [](const Env& env) {
+        refused_at_post(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) {
+          bad.mr = nullptr;
+          bad.addr = bad.length = 0;
+        });
+      });
+  add(t, "bind/flush", "what was posted behind a failed bind is flushed", "bind-range", flushes);
+  add(t, "bind/uc", "a bind that fails on UC leaves the QP in SQE", "bind-mr-right",
+      [](const Env& env) {
+        const Region region(env, {.access = kAllAccess});
+        refused(
+            env, IBV_MW_TYPE_1,
+            [&](Bind& bad, Scene&) {
+              bad.mr = region.mr();
+              bad.addr = region.address();
+            },
+            IBV_QPT_UC);
+      });
 }
 
 }  // namespace guest::windows

@@ -116,9 +116,8 @@ void rereg_read_only(const Env& env, ibv_mw_type type) {
     require_err(ibv_rereg_mr(window.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                              IBV_ACCESS_MW_BIND),
                 0, "ibv_rereg_mr");
-    window.path.allowed(window.region, Op::kRead, window.key, window.address(),
-                        {.offset = 1000, .length = 2000});
-    window.denied(op, window.key, window.address(), 8);
+    window.allowed(Op::kRead, 0, 2000);
+    window.denied(op, 0, 8);
   }
 }
 
@@ -156,7 +155,7 @@ void qp_reset_type2(const Env& env) {
   Window window(env, {.type = IBV_MW_TYPE_2});
   window.path.reconnect();
   require_busy(window.region);
-  window.denied(Op::kWrite, window.key, window.address(), 8);
+  window.denied(Op::kWrite, 0, 8);
   window.mw.reset();
   require_free(window.region);
 }
@@ -225,40 +224,35 @@ void add_end_tests(Tests& t) {
   for (const ibv_mw_type type : kBothTypes) {
     const std::string name = type_name(type);
     const std::string text = type_text(type);
-    t.push_back({"dereg/" + name + "-busy", "ibv_dereg_mr under " + text + ": EBUSY", "mr-busy",
-                 [type](const Env& env) { busy(env, type); }});
-    t.push_back({"dereg/" + name + "-dealloc", "ibv_dereg_mr works after ibv_dealloc_mw of " + text,
-                 "", [type](const Env& env) { free_after_dealloc(env, type); }});
-    t.push_back({"rereg/" + name + "-busy",
-                 "ibv_rereg_mr under " + text + ", other memory or PD: EBUSY", "mr-busy",
-                 [type](const Env& env) { rereg_busy(env, type); }});
-    t.push_back({"rereg/" + name + "-access",
-                 "ibv_rereg_mr under " + text + ": the region's remote rights may go", "",
-                 [type](const Env& env) { rereg_access(env, type); }});
-    t.push_back({"rereg/" + name + "-read-only",
-                 "ibv_rereg_mr under " + text + ": without LOCAL_WRITE nothing is written",
-                 "mw-mr-write", [type](const Env& env) { rereg_read_only(env, type); }});
-    t.push_back({"pd/" + name + "-busy", "ibv_dealloc_pd with " + text + ": EBUSY",
-                 "- the kernel counts users of PDs",
-                 [type](const Env& env) { pd_busy(env, type); }});
+    add(t, "dereg/" + name + "-busy", "ibv_dereg_mr under " + text + ": EBUSY", "mr-busy", busy,
+        type);
+    add(t, "dereg/" + name + "-dealloc", "ibv_dereg_mr works after ibv_dealloc_mw of " + text, "",
+        free_after_dealloc, type);
+    add(t, "rereg/" + name + "-busy", "ibv_rereg_mr under " + text + ", other memory or PD: EBUSY",
+        "mr-busy", rereg_busy, type);
+    add(t, "rereg/" + name + "-access",
+        "ibv_rereg_mr under " + text + ": the region's remote rights may go", "", rereg_access,
+        type);
+    add(t, "rereg/" + name + "-read-only",
+        "ibv_rereg_mr under " + text + ": without LOCAL_WRITE nothing is written", "mw-mr-write",
+        rereg_read_only, type);
+    add(t, "pd/" + name + "-busy", "ibv_dealloc_pd with " + text + ": EBUSY",
+        "- the kernel counts users of PDs", pd_busy, type);
   }
-  t.push_back({"dereg/type1-unbind", "ibv_dereg_mr works after an unbind", "", free_after_unbind});
-  t.push_back({"dereg/type1-move", "ibv_dereg_mr works when the window has moved away", "mr-busy",
-               free_after_move});
-  t.push_back(
-      {"dereg/type2-local-inv", "ibv_dereg_mr works after LOCAL_INV", "", free_after_local_inv});
-  t.push_back(
-      {"dereg/type2-send-inv", "ibv_dereg_mr works after SEND_WITH_INV", "", free_after_send_inv});
-  t.push_back({"qp/type1-destroyed", "a type 1 window outlives the QP that bound it", "mr-busy",
-               qp_destroyed_type1});
-  t.push_back({"qp/type2-destroyed", "a type 2 window of a QP that is gone: refuses, holds the MR",
-               "mw-qp,mr-busy", qp_destroyed_type2});
-  t.push_back({"qp/type2-reset", "a type 2 window of a QP that was reset: refuses, holds the MR",
-               "mw-qp,mr-busy", qp_reset_type2});
-  t.push_back({"qp/type2-number", "the number of a QP with windows is not given out again", "",
-               number_not_reused});
-  t.push_back(
-      {"process/death", "a process killed with windows bound leaves nothing", "", process_death});
+  add(t, "dereg/type1-unbind", "ibv_dereg_mr works after an unbind", "", free_after_unbind);
+  add(t, "dereg/type1-move", "ibv_dereg_mr works when the window has moved away", "mr-busy",
+      free_after_move);
+  add(t, "dereg/type2-local-inv", "ibv_dereg_mr works after LOCAL_INV", "", free_after_local_inv);
+  add(t, "dereg/type2-send-inv", "ibv_dereg_mr works after SEND_WITH_INV", "", free_after_send_inv);
+  add(t, "qp/type1-destroyed", "a type 1 window outlives the QP that bound it", "mr-busy",
+      qp_destroyed_type1);
+  add(t, "qp/type2-destroyed", "a type 2 window of a QP that is gone: refuses, holds the MR",
+      "mw-qp,mr-busy", qp_destroyed_type2);
+  add(t, "qp/type2-reset", "a type 2 window of a QP that was reset: refuses, holds the MR",
+      "mw-qp,mr-busy", qp_reset_type2);
+  add(t, "qp/type2-number", "the number of a QP with windows is not given out again", "",
+      number_not_reused);
+  add(t, "process/death", "a process killed with windows bound leaves nothing", "", process_death);
 }
 
 }  // namespace guest::windows

@@ -205,38 +205,35 @@ void add_invalidate_tests(Tests& t) {
     const std::string name = how == How::kLocal ? "local-inv/" : "send-inv/";
     const std::string text =
         how == How::kLocal ? "refused: LOCAL_INV of " : "refused: SEND_WITH_INV of ";
-    const auto add = [&](const char* what, const char* of, const char* rules, const Pick& pick) {
-      t.push_back({name + what, text + of, rules,
-                   [how, pick](const Env& env) { refused(env, how, pick); }});
+    const auto add_pick = [&](const char* what, const char* of, const char* rules,
+                              const Pick& pick) {
+      add(t, name + what, text + of, rules, refused, how, pick, false);
     };
     t.push_back({name + "never-bound", text + "a window that was never bound", "inv-free",
                  [how](const Env& env) { never_bound(env, how); }, true});
     t.push_back({name + "twice", text + "a window that is free again", "inv-free",
                  [how](const Env& env) { twice(env, how); }, true});
-    add("type1", "a type 1 window", "inv-type", [](const Scene& s) { return s.key1; });
-    add("other-qp", "another QP's window", "inv-qp", [](const Scene& s) { return s.key2; });
-    t.push_back({name + "other-pd", text + "another PD's window", "inv-pd", [how](const Env& env) {
-                   refused(env, how, [](const Scene& s) { return s.key2; }, true);
-                 }});
-    t.push_back({name + "low-byte", text + "a key with another low byte", "inv-variant,mr-busy",
-                 [how](const Env& env) { variant(env, how); }});
+    add_pick("type1", "a type 1 window", "inv-type", [](const Scene& s) { return s.key1; });
+    add_pick("other-qp", "another QP's window", "inv-qp", [](const Scene& s) { return s.key2; });
+    add(t, name + "other-pd", text + "another PD's window", "inv-pd",
+        [how](const Env& env) { refused(env, how, [](const Scene& s) { return s.key2; }, true); });
+    add(t, name + "low-byte", text + "a key with another low byte", "inv-variant,mr-busy", variant,
+        how);
     t.push_back({name + "dead-qp", text + "a window of a QP that is gone", "inv-qp",
                  [how](const Env& env) { of_dead_qp(env, how); }, true});
-    add("unknown", "a key of nothing", "- there is nothing to compare it with",
-        [](const Scene& s) { return s.key2 ^ 0x00555500; });
-    add("region", "the key of a region that windows are bound to",
-        "- a process's regions cannot be invalidated at all",
-        [](const Scene& s) { return s.region.mr()->rkey; });
+    add_pick("unknown", "a key of nothing", "- there is nothing to compare it with",
+             [](const Scene& s) { return s.key2 ^ 0x00555500; });
+    add_pick("region", "the key of a region that windows are bound to",
+             "- a process's regions cannot be invalidated at all",
+             [](const Scene& s) { return s.region.mr()->rkey; });
   }
-  t.push_back({"local-inv/uc",
-               "refused: LOCAL_INV of a type 1 window on UC, which leaves the QP in SQE",
-               "inv-type", uc_state});
-  t.push_back(
-      {"send-inv/uc", "refused: SEND_WITH_INV of another QP's window on UC", "inv-qp", uc_send});
-  t.push_back({"under-way/read", "a READ under way stops when its window is invalidated",
-               "mw-unbound", read_under_way});
-  t.push_back({"under-way/write", "a WRITE under way stops when its window is invalidated",
-               "mw-unbound", write_under_way});
+  add(t, "local-inv/uc", "refused: LOCAL_INV of a type 1 window on UC, which leaves the QP in SQE",
+      "inv-type", uc_state);
+  add(t, "send-inv/uc", "refused: SEND_WITH_INV of another QP's window on UC", "inv-qp", uc_send);
+  add(t, "under-way/read", "a READ under way stops when its window is invalidated", "mw-unbound",
+      read_under_way);
+  add(t, "under-way/write", "a WRITE under way stops when its window is invalidated", "mw-unbound",
+      write_under_way);
 }
 
 }  // namespace guest::windows

@@ -211,7 +211,15 @@ class Window {
   // Checks that every operation of the path's type works on these bytes of the window.
   void all_work(Range at, std::uint32_t rkey);
   void all_work() { all_work({.offset = 0, .length = 64}, key); }
-  // Checks that an access is refused; `addr` is as returned by address().
+  // Check that an access to bytes from `at` on is allowed or refused; the window begins at 0.
+  void allowed(Op op, std::int64_t at, std::uint32_t length) {
+    path.allowed(region, op, key, address(at),
+                 {.offset = form_.at.offset + static_cast<std::uint64_t>(at), .length = length});
+  }
+  void denied(Op op, std::int64_t at, std::uint32_t length) const {
+    denied(op, key, address(at), length);
+  }
+  // The same by another key; `addr` is as returned by address().
   void denied(Op op, std::uint32_t rkey, std::uint64_t addr, std::uint32_t length) const {
     path.denied(region, op, rkey, addr, length);
   }
