@@ -47,7 +47,7 @@ class Judge:
         connections = Connections(path, self.pairs, self.limit)
         decoder = Decoder(self.report, self.taps.orderly)
         datagrams = Datagrams(self.report, self.taps.complete_from)
-        courts = {}  # by flow: a Connection or a UcStream
+        checkers = {}  # by flow: a Connection or a UcStream
         for number, time, data, whole in records(path):
             if self.limit and number > self.limit:
                 break
@@ -59,16 +59,16 @@ class Judge:
                 datagrams.packet(p)
             elif cls in (RC, XRC, UC):
                 flow = connections.flows[(p.src, p.dst, cls, p.dest_qp, p.sport)]
-                court = courts.get(flow)
-                if court is None:
-                    court = self.open(flow, connections)
-                    courts[flow] = court
+                checker = checkers.get(flow)
+                if checker is None:
+                    checker = self.open(flow, connections)
+                    checkers[flow] = checker
                     if cls != UC and flow.peer:
-                        courts[flow.peer] = court
+                        checkers[flow.peer] = checker
                 if cls == UC:
-                    court.packet(p)
+                    checker.packet(p)
                 else:
-                    court.packet(p, flow)
+                    checker.packet(p, flow)
 
     def open(self, flow, connections):
         if flow.key[2] == UC:

@@ -71,7 +71,7 @@ def names_and_places():
 
 
 def repaired():
-    """Losses behind the tap: sequence NAK, timeout, lost ACK, READ from the middle, repeated
+    """Losses past the tap: sequence NAK, timeout, lost ACK, READ from the middle, repeated
     atomic, RNR, coalesced ACK."""
     s = Scene()
     link = Link(s, psn=0x100)
@@ -158,8 +158,8 @@ def refused():
     uc.psn -= 1
     uc.data(6, 3000, "next")
     again = Link(s, psn=0x500)
-    again.write(2000, "anew")
-    again.back(0x900).send(10, "anew-back")
+    again.write(2000, "again")
+    again.back(0x900).send(10, "again-back")
     return s, link
 
 

@@ -81,7 +81,7 @@ class Decoder:
             if checksum(pseudo + data[udp:end]):
                 bad("udp-checksum", p, "neither 0 nor right")
         if end < len(data) and (len(data) > 64 or any(data[end:])):
-            bad("frame-fill", p, f"{len(data) - end} bytes behind the ICRC")
+            bad("frame-fill", p, f"{len(data) - end} bytes after the ICRC")
         return end
 
     def base(self, p, data, ip, udp, ip4, end):

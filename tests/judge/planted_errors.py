@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One planted error for each way to break a rule: the conversation, and the change."""
+import collections
+
 from build import MS, Link, datagram, text
 from checker import Taps
 from conversations import GROUP4, calm, names_and_places, reader, refused, repaired
 
-PLANTS = []
+ERRORS = []
 AT_X = Taps("device", [bytes([0x52, 0x54, 0, 0x77, 0, 1])], True)
 
-
-class Plant:
-    def __init__(self, rule, name, scene, change, taps, options):
-        self.rule = rule
-        self.name = name
-        self.scene = scene
-        self.change = change
-        self.taps = taps
-        self.options = options
+PlantedError = collections.namedtuple("PlantedError", "rule name scene change taps options")
 
 
-def plant(rule, scene, name="", taps=None, **options):
+def breaks(rule, scene, name="", taps=None, **options):
     """Registers change(scene, link)."""
     def add(change):
-        PLANTS.append(Plant(rule, name, scene, change, taps, options))
+        ERRORS.append(PlantedError(rule, name, scene, change, taps, options))
         return change
 
     return add
@@ -32,7 +26,7 @@ def change(rule, scene, tag, name="", at=0, taps=None, options=None, **fields):
     def apply(s, _):
         s.find(tag)[at].update(fields)
 
-    plant(rule, scene, name, taps, **(options or {}))(apply)
+    breaks(rule, scene, name, taps, **(options or {}))(apply)
 
 
 def extra(rule, tag, name="", scene=calm, **fields):
@@ -40,7 +34,7 @@ def extra(rule, tag, name="", scene=calm, **fields):
     def apply(s, _):
         s.insert(s.find(tag)[0], {**s.find(tag)[0], **fields})
 
-    plant(rule, scene, name)(apply)
+    breaks(rule, scene, name)(apply)
 
 
 # ---- frames ----
@@ -75,12 +69,12 @@ change("ack-request", names_and_places, "ud0", "of a datagram", ack=1)
 change("ack-request", names_and_places, "uc", "of UC", ack=1)
 
 
-@plant("dest-qp", names_and_places, "zero")
+@breaks("dest-qp", names_and_places, "zero")
 def _(s, _link):
     datagram(s, psn=7, dqp=0)
 
 
-@plant("dest-qp", calm, "group")
+@breaks("dest-qp", calm, "group")
 def _(s, link):
     s.insert(s.frames[-1], {**s.find("send")[0], "dqp": 0xFFFFFF})
 
@@ -117,7 +111,7 @@ change("ud-psn", names_and_places, "ud3", "twice", psn=2)
 change("ud-source", names_and_places, "ud0", src_qp=0)
 
 
-@plant("ud-psn", names_and_places, "gap")
+@breaks("ud-psn", names_and_places, "gap")
 def _(s, _link):
     s.drop(*s.find("ud1"))
 
@@ -141,14 +135,14 @@ change("xrc-srq", names_and_places, "xrc", at=1, srq=0x62)
 change("uc-psn", names_and_places, "uc-imm", "twice", psn=3)
 
 
-@plant("uc-psn", names_and_places, "gap")
+@breaks("uc-psn", names_and_places, "gap")
 def _(s, _link):
     for tag in ("uc-write", "uc-imm", "uc-inv"):
         for f in s.find(tag):
             f["psn"] += 1
 
 
-@plant("opcode-order", calm, "READ in a message")
+@breaks("opcode-order", calm, "READ in a message")
 def _(s, link):
     psn = link.psn
     link.request(0x00, psn, data=text(1024))
@@ -156,7 +150,7 @@ def _(s, link):
     link.read(10)
 
 
-@plant("xrc-direction", names_and_places)
+@breaks("xrc-direction", names_and_places)
 def _(s, link):
     link.back().send(10)
 
@@ -164,31 +158,31 @@ def _(s, link):
 # ---- requesters ----
 
 
-@plant("psn-order", calm, "gap")
+@breaks("psn-order", calm, "gap")
 def _(s, _link):
     s.drop(*s.find("write1"), *s.find("write1.ack"))
 
 
-@plant("psn-order", calm, "gap behind a READ")
+@breaks("psn-order", calm, "gap behind a READ")
 def _(s, link):
     link.psn += 1
     link.send(10)
 
 
-@plant("retransmit-cause", calm)
+@breaks("retransmit-cause", calm)
 def _(s, link):
     link.data(0, 10)
     link.data(0, 10, first_psn=link.psn - 1)
 
 
-@plant("retransmit-cause", calm, "too soon")
+@breaks("retransmit-cause", calm, "too soon")
 def _(s, link):
     link.data(0, 10)
     s.now += 15 * MS
     link.data(0, 10, first_psn=link.psn - 1)
 
 
-@plant("retransmit-cause", calm, "the NAK was used", taps=AT_X)
+@breaks("retransmit-cause", calm, "the NAK was used", taps=AT_X)
 def _(s, link):
     link.data(0, 10)
     link.data(0, 10, seed=2)
@@ -198,17 +192,17 @@ def _(s, link):
         link.data(0, 10, seed=2, first_psn=link.psn - 1)
 
 
-@plant("retransmit-order", repaired)
+@breaks("retransmit-order", repaired)
 def _(s, _link):
     s.drop(s.find("seq-again")[1])
 
 
-@plant("retransmit-order", repaired, "goes on too soon")
+@breaks("retransmit-order", repaired, "goes on too soon")
 def _(s, link):
     s.drop(s.find("seq-again")[2], *s.find("seq-again.ack"))
 
 
-@plant("retransmit-acked", calm, taps=AT_X)
+@breaks("retransmit-acked", calm, taps=AT_X)
 def _(s, link):
     link.send(10)
     link.data(0, 10)
@@ -226,13 +220,13 @@ change("read-restart", repaired, "restart", "length", dma=5000)
 change("read-restart", repaired, "restart", "key", key=1)
 
 
-@plant("rnr-wait", repaired)
+@breaks("rnr-wait", repaired)
 def _(s, _link):
     for f in s.find("rnr-again"):
         f["time"] -= 3 * MS  # 8 ms instead of 11
 
 
-@plant("rnr-wait", calm, "at once")
+@breaks("rnr-wait", calm, "at once")
 def _(s, link):
     other = Link(s, 0x91, 0x92, 7)
     other.data(0, 10)
@@ -240,26 +234,26 @@ def _(s, link):
     other.data(0, 10, first_psn=other.psn - 1)
 
 
-@plant("rnr-wait", calm, "what is behind", taps=AT_X)
+@breaks("rnr-wait", calm, "what is behind", taps=AT_X)
 def _(s, link):
     link.data(0, 10)
     link.nak(link.psn - 1, 0x20)
     link.data(0, 10)
 
 
-@plant("after-nak", refused, "the responder answers")
+@breaks("after-nak", refused, "the responder answers")
 def _(s, link):
     nak = s.find("refusal")[0]
     s.insert(nak, {**s.find("good.ack")[0]})
 
 
-@plant("after-nak", refused, "the requester goes on", taps=AT_X)
+@breaks("after-nak", refused, "the requester goes on", taps=AT_X)
 def _(s, link):
     bad = s.find("bad")[0]
     s.insert(s.find("refusal")[0], {**bad, "psn": bad["psn"] + 1})
 
 
-@plant("after-nak", refused, "the responder asks")
+@breaks("after-nak", refused, "the responder asks")
 def _(s, link):
     # It has sent a request before, so this is not another generation of its QP.
     back = link.back()
@@ -271,13 +265,13 @@ def _(s, link):
     s.insert(s.find("refusal")[0], late)
 
 
-@plant("outstanding-reads", reader, max_rd_atomic=4)
+@breaks("outstanding-reads", reader, max_rd_atomic=4)
 def _(s, link):
     for i in range(5):
         link.ask_read(10)
 
 
-@plant("window", calm, window=128)
+@breaks("window", calm, window=128)
 def _(s, link):
     for i in range(129):
         link.data(0, 10)
@@ -286,12 +280,12 @@ def _(s, link):
 # ---- responders ----
 
 
-@plant("response-unsent", calm)
+@breaks("response-unsent", calm)
 def _(s, link):
     link.ack(psn=link.psn)
 
 
-@plant("response-unsent", calm, "NAK")
+@breaks("response-unsent", calm, "NAK")
 def _(s, link):
     link.nak(link.psn + 3, 0x60)
 
@@ -301,48 +295,48 @@ change("response-kind", calm, "last.ack", "atomic's to a SEND", opcode=0x12, ori
 change("response-kind", calm, "atomic.ack", "READ response to an atomic", opcode=0x10)
 
 
-@plant("response-kind", calm, "atomic's to a READ")
+@breaks("response-kind", calm, "atomic's to a READ")
 def _(s, link):
     f = s.find("read0.ack")[0]
     s.insert(s.find("read0")[0], {**f, "opcode": 0x12, "original": 1})
 
 
-@plant("response-order", calm, "ACK over a READ")
+@breaks("response-order", calm, "ACK over a READ")
 def _(s, link):
     link.ask_read(3000)
     link.ack()
 
 
-@plant("response-order", calm, "ACK behind an atomic")
+@breaks("response-order", calm, "ACK behind an atomic")
 def _(s, link):
     link.ask_atomic()
     link.send(10)
 
 
-@plant("response-order", calm, "the second READ first")
+@breaks("response-order", calm, "the second READ first")
 def _(s, link):
     psn = link.ask_read(10)
     link.read(10)
     link.answer_read(10, psn)
 
 
-@plant("response-order", calm, "half a READ")
+@breaks("response-order", calm, "half a READ")
 def _(s, link):
     s.drop(*s.find("reads2.ack")[1:])
 
 
-@plant("read-order", reader, "one missing")
+@breaks("read-order", reader, "one missing")
 def _(s, _link):
     s.drop(s.find("ask1.3000.ack")[4])
 
 
-@plant("read-order", calm, "FIRST twice")
+@breaks("read-order", calm, "FIRST twice")
 def _(s, _link):
     f = s.find("reads1.ack")
     f[1].update(opcode=0x0D, syndrome=0x1F, msn=f[0]["msn"])
 
 
-@plant("read-count", calm, "MIDDLE at the end")
+@breaks("read-count", calm, "MIDDLE at the end")
 def _(s, _link):
     f = s.find("reads1.ack")[2]
     del f["syndrome"], f["msn"]
@@ -359,20 +353,20 @@ change("msn", calm, "read.ack", "of a READ", at=2, msn=3)
 change("msn", repaired, "nak1", "of a NAK", msn=0x100)
 
 
-@plant("msn", calm, "does not begin at 0", from_start=True)
+@breaks("msn", calm, "does not begin at 0", from_start=True)
 def _(s, _link):
     for f in s.frames:
         if "msn" in f:
             f["msn"] += 5
 
 
-@plant("read-count", calm, "LAST too soon")
+@breaks("read-count", calm, "LAST too soon")
 def _(s, _link):
     s.drop(*s.find("reads2.ack")[2:])
     s.find("reads2.ack")[1].update(opcode=0x0F, syndrome=0x1F, msn=s.find("reads2.ack")[0]["msn"])
 
 
-@plant("msn-order", repaired)
+@breaks("msn-order", repaired)
 def _(s, link):
     psn = link.ask_read(3000)
     link.answer_read(3000, psn)
@@ -383,12 +377,12 @@ def _(s, link):
     link.answer_read(3000, psn)
 
 
-@plant("nak-once", repaired)
+@breaks("nak-once", repaired)
 def _(s, _link):
     s.insert(s.find("nak1")[0], s.find("nak1")[0])
 
 
-@plant("nak-once", repaired, "again later")
+@breaks("nak-once", repaired, "again later")
 def _(s, _link):
     s.insert(
         s.find("three1-again")[0],
@@ -398,7 +392,7 @@ def _(s, _link):
 change("nak-psn", repaired, "nak1", psn=0x103, msn=1)
 
 
-@plant("nak-psn", calm, "RNR")
+@breaks("nak-psn", calm, "RNR")
 def _(s, link):
     link.data(0, 10)
     link.msn += 1
@@ -406,19 +400,19 @@ def _(s, link):
     link.nak(link.psn - 1, 0x20)
 
 
-@plant("rnr-place", calm)
+@breaks("rnr-place", calm)
 def _(s, link):
     link.data(6, 10)
     link.nak(link.psn - 1, 0x21)
 
 
-@plant("rnr-place", calm, "in a message")
+@breaks("rnr-place", calm, "in a message")
 def _(s, link):
     link.data(0, 3000)
     link.nak(link.psn - 2, 0x21)
 
 
-@plant("nak-cause", repaired)
+@breaks("nak-cause", repaired)
 def _(s, link):
     link.data(0, 10)
     link.nak(link.psn - 1, 0x60)

@@ -258,7 +258,7 @@ class Stream:
             skip = (x - request.first) * mtu
             if (p.va, p.r_key, p.dma_length) != ((request.va + skip) & (1 << 64) - 1, request.key,
                                                  request.length - skip):
-                bad("read-restart", p, f"not what is left {skip} bytes behind the beginning")
+                bad("read-restart", p, f"not what is left {skip} bytes after the beginning")
         request.starts.add(x)
 
     def in_order(self, p, x):
@@ -281,7 +281,7 @@ class Stream:
         flying = 0 if self.answers_exact else QUIET
         if p.time - since >= timeout or max(self.nak_time, self.gap_time) >= since - flying:
             return
-        # After the loss of a response behind the tap, a later one is an implied NAK.
+        # After the loss of a response past the tap, a later one is an implied NAK.
         if not self.answers_exact and self.answered and self.answered[-1].ends[
                 -1] > x and self.answer_time >= since - flying:
             return

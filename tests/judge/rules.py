@@ -6,7 +6,7 @@ FRAME = {
     "ip-header": "IPv4 without options, header checksum right, Don't Fragment set, no fragment",
     "ip-length": "IP length, UDP length and frame agree, with room for BTH and ICRC",
     "udp-checksum": "UDP checksum is 0 or right",
-    "frame-fill": "bytes behind the ICRC are zeros that fill up a short frame",
+    "frame-fill": "bytes after the ICRC are zeros that fill up a short frame",
     "opcode": "the opcode exists",
     "headers": "length is a multiple of 4, holds the opcode's headers; payload only where it has one",
     "icrc": "the ICRC is right", "bth-version": "transport version is 0",
