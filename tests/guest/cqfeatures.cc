@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -219,8 +218,7 @@ void resize_under_traffic(const Device& dev) {
   resizer.join();
   if (broken) std::rethrow_exception(broken);
   require(why.empty(), "after {} resizes: {}", resizes.load(), why);
-  std::printf("# %u resizes, %u events, %" PRIu64 " completions\n", resizes.load(), events,
-              rig.taken());
+  note("{} resizes, {} events, {} completions", resizes.load(), events, rig.taken());
 }
 
 // ---- moderation ----
@@ -266,8 +264,8 @@ void moderation_counts(const Device& dev) {
     }
     const std::uint64_t took = raw_clock(dev.context()) - start;
     const std::uint64_t most = kRounds + took / (kPeriod * kNsPerUs) + 1;
-    std::printf("# %u completions, moderation %s: %u events in %" PRIu64 " ms\n", kRounds * kCount,
-                moderated ? "on" : "off", events, took / kNsPerMs);
+    note("{} completions, moderation {}: {} events in {} ms", kRounds * kCount,
+         moderated ? "on" : "off", events, took / kNsPerMs);
     if (moderated) {
       require(events <= most, "{} events, not more than {} are due", events, most);
     } else {
@@ -473,7 +471,7 @@ void wallclock(const Device& dev) {
         {worst, w.at < w.before ? w.before - w.at : 0, w.at > w.after ? w.at - w.after : 0});
     if (i % 10 == 0) sleep_ms(20);
   }
-  std::printf("# at most %" PRIu64 " ns outside what the system's clock says\n", worst);
+  note("at most {} ns outside what the system's clock says", worst);
 }
 
 // Steps the system's clock, and restores it in the end with the elapsed time added.
@@ -559,7 +557,6 @@ AhPtr create_ah(const Device& dev, const ibv_gid_entry& gid) {
 // The service level is the type of the IP header, as with mlx5, over each address of the port and
 // with both interfaces.
 void datagram_sl(const Device& dev) {
-  constexpr std::uint32_t kGrh = 40;
   constexpr std::uint32_t kBytes = 8;
   const CqPtr send_cq = create_cq(dev, 8);
   ibv_cq_init_attr_ex attr{};
@@ -568,24 +565,16 @@ void datagram_sl(const Device& dev) {
   ibv_cq_ex* cq_ex = ibv_create_cq_ex(dev.context(), &attr);
   if (cq_ex == nullptr) fail_errno("ibv_create_cq_ex");
   const CqPtr recv_cq(ibv_cq_ex_to_cq(cq_ex));
-  QpSpec spec{.type = IBV_QPT_UD, .send_cq = send_cq.get(), .recv_cq = recv_cq.get()};
-  spec.cap = {.max_send_wr = 4,
-              .max_recv_wr = 4,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  const QpPtr qp = try_create_qp(dev, spec);
-  if (!qp) fail_errno("ibv_create_qp_ex");
-  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
-  connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+  const QpPtr qp =
+      create_qp(dev, {.type = IBV_QPT_UD, .send_cq = send_cq.get(), .recv_cq = recv_cq.get()});
+  connect_to_itself(qp.get(), dev);
   const Memory memory(dev.pd(), 4096, IBV_ACCESS_LOCAL_WRITE);
   bool seen[2]{};
   for (const ibv_gid_entry& gid : roce_v2_gids(dev)) {
     const bool ipv4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid.gid.raw));
     const AhPtr ah = create_ah(dev, gid);
     for (const bool extended : {false, true}) {
-      const ibv_sge buffer = memory.sge(0, kGrh + kBytes);
-      require_err(post_recv(qp.get(), 0, {&buffer, 1}), 0, "ibv_post_recv");
+      require_err(post_recv(qp.get(), 0, memory.sge(0, kGrh + kBytes)), 0, "ibv_post_recv");
       const Send send{.sges = {memory.sge(2048, kBytes)},
                       .ah = ah.get(),
                       .remote_qpn = qp->qp_num,
@@ -617,42 +606,31 @@ void data_in_order(const Device& dev) {
   }
 }
 
-struct Entry {
-  const char* name;
-  void (*run)(const Device& dev);
-};
-constexpr Entry kTests[] = {
-    {"resize_keeps_what_waits", resize_keeps_what_waits},
-    {"resize_refused", resize_refused},
-    {"resize_keeps_the_arm", resize_keeps_the_arm},
-    {"resize_under_traffic", resize_under_traffic},
-    {"moderation_limits", moderation_limits},
-    {"moderation_counts", moderation_counts},
-    {"moderation_period", moderation_period},
-    {"moderation_off", moderation_off},
-    {"overrun_ignored", overrun_ignored},
-    {"overrun_flag_is_checked", overrun_flag_is_checked},
-    {"clock_attributes", clock_attributes},
-    {"clock_rate", clock_rate},
-    {"clock_shared", clock_shared},
-    {"stamps", stamps},
-    {"wallclock", wallclock},
-    {"wallclock_follows_steps", wallclock_follows_steps},
-    {"datagram_sl", datagram_sl},
-    {"data_in_order", data_in_order},
-};
-
 }  // namespace
 }  // namespace guest
 
 int main(int argc, char** argv) {
   using namespace guest;
-  return run_program(argc, argv, {.group = "cqfeatures", .run = [](const CommandLine& line) {
-                                    const Device dev(line.device, line.gid_index);
-                                    std::vector<Test> tests;
-                                    for (const Entry& e : kTests) {
-                                      tests.push_back({e.name, [&dev, run = e.run] { run(dev); }});
-                                    }
-                                    run_tests(tests);
-                                  }});
+  return run_program(
+      argc, argv, {.group = "cqfeatures", .run = [](const CommandLine& line) {
+                     const Device dev(line.device, line.gid_index);
+                     run_tests(tests_of(dev, {{"resize_keeps_what_waits", resize_keeps_what_waits},
+                                              {"resize_refused", resize_refused},
+                                              {"resize_keeps_the_arm", resize_keeps_the_arm},
+                                              {"resize_under_traffic", resize_under_traffic},
+                                              {"moderation_limits", moderation_limits},
+                                              {"moderation_counts", moderation_counts},
+                                              {"moderation_period", moderation_period},
+                                              {"moderation_off", moderation_off},
+                                              {"overrun_ignored", overrun_ignored},
+                                              {"overrun_flag_is_checked", overrun_flag_is_checked},
+                                              {"clock_attributes", clock_attributes},
+                                              {"clock_rate", clock_rate},
+                                              {"clock_shared", clock_shared},
+                                              {"stamps", stamps},
+                                              {"wallclock", wallclock},
+                                              {"wallclock_follows_steps", wallclock_follows_steps},
+                                              {"datagram_sl", datagram_sl},
+                                              {"data_in_order", data_in_order}}));
+                   }});
 }

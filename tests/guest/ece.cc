@@ -42,7 +42,10 @@ struct ChannelDestroyer {
   void operator()(rdma_event_channel* channel) const { rdma_destroy_event_channel(channel); }
 };
 using EventsPtr = std::unique_ptr<rdma_event_channel, ChannelDestroyer>;
-using IdPtr = std::unique_ptr<rdma_cm_id, Destroyer<rdma_cm_id, destroy_id>>;
+struct IdDestroyer {
+  void operator()(rdma_cm_id* id) const { note_destroy("destroy", destroy_id(id)); }
+};
+using IdPtr = std::unique_ptr<rdma_cm_id, IdDestroyer>;
 
 // One end: events of its ids, and the id that is connected.
 class End {
@@ -75,11 +78,7 @@ class End {
 
 void create_qp(rdma_cm_id* id) {
   ibv_qp_init_attr attr{};
-  attr.cap = {.max_send_wr = 4,
-              .max_recv_wr = 4,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
+  attr.cap = capacity(4, 4);
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = 1;
   check(rdma_create_qp(id, nullptr, &attr), "rdma_create_qp");
@@ -189,12 +188,7 @@ void both_ends(const Device& dev) {
 // The client offers `ece`; returns what the server's QP takes.
 std::uint32_t offer(const Device& dev, const ibv_ece& ece) {
   const CqPtr cq = create_cq(dev, 16);
-  ibv_qp_cap cap{.max_send_wr = 1,
-                 .max_recv_wr = 1,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  const QpPtr external = create_rc_qp(dev, cq.get(), cq.get(), cap);
+  const QpPtr external = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
   Pair pair(dev);
   ibv_ece local = ece;
   check(rdma_set_local_ece(pair.active(), &local), "rdma_set_local_ece");
@@ -211,12 +205,7 @@ std::uint32_t offer(const Device& dev, const ibv_ece& ece) {
 
 std::uint32_t supported_options(const Device& dev) {
   const CqPtr cq = create_cq(dev, 16);
-  ibv_qp_cap cap{.max_send_wr = 1,
-                 .max_recv_wr = 1,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
+  const QpPtr qp = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
   ibv_ece ece{};
   require_err(ibv_query_ece(qp.get(), &ece), 0, "ibv_query_ece");
   return ece.options;
@@ -249,10 +238,9 @@ int main(int argc, char** argv) {
   using namespace guest;
   return run_program(argc, argv, {.limit = 60, .run = [](const CommandLine& line) {
                                     const Device dev(line.device, line.gid_index);
-                                    run_tests(std::vector<Test>{
-                                        {"both_ends", [&dev] { both_ends(dev); }},
-                                        {"unknown_options", [&dev] { unknown_options(dev); }},
-                                        {"no_options", [&dev] { no_options(dev); }},
-                                        {"another_vendor", [&dev] { another_vendor(dev); }}});
+                                    run_tests(tests_of(dev, {{"both_ends", both_ends},
+                                                             {"unknown_options", unknown_options},
+                                                             {"no_options", no_options},
+                                                             {"another_vendor", another_vendor}}));
                                   }});
 }

@@ -133,10 +133,9 @@ int made(T*& out, T* object) {
 
 // Adds an operation that makes an object, and one that destroys it.
 template <typename T>
-void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*()> make,
-                std::function<int(T*)> destroy) {
+void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*()> make) {
   auto held = std::make_shared<T*>(nullptr);
-  const auto destroy_now = [held, destroy, name](int err) {
+  const auto destroy_now = [held, name](int err) {
     if (err != 0) return;
     const int again = destroy(*held);
     require(again == 0, "{} cannot be destroyed: {}", name, errno_name(again));
@@ -152,8 +151,8 @@ void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*(
                    *held = make();
                    require(*held != nullptr, "no {}: {}", name, errno_name(errno));
                  },
-                 [held, destroy] { return destroy(*held); },
-                 [held, destroy, destroy_now](int err) {
+                 [held] { return destroy(*held); },
+                 [held, destroy_now](int err) {
                    // EFAULT: the core destroyed the object but could not store its response. The
                    // count of objects shows whether it is gone.
                    if (err == EFAULT) {
@@ -169,10 +168,6 @@ class Bench {
  public:
   explicit Bench(const std::string& device)
       : device_(device), dev_(device, -1), cq_(create_cq(dev_, 64)) {
-    void* area = mmap(nullptr, kLarge, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    require(area != MAP_FAILED, "no memory");
-    area_ = area;
     ibv_srq_init_attr srq = {};
     srq.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
     srq_.reset(ibv_create_srq(pd(), &srq));
@@ -184,9 +179,6 @@ class Bench {
     xrcd_.reset(ibv_open_xrcd(verbs(), &xrcd));
     require(xrcd_ != nullptr, "no XRC domain");
   }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() { munmap(area_, kLarge); }
 
   std::vector<Op> ops();
 
@@ -207,66 +199,54 @@ class Bench {
   CqPtr cq_;
   SrqPtr srq_;
   XrcdPtr xrcd_;
-  void* area_ = nullptr;
+  const Map area_{kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE};
 };
 
 void Bench::add_contexts(std::vector<Op>& ops) {
   ibv_device* device = verbs()->device;
-  add_object<ibv_context>(
-      ops, "context", [device] { return ibv_open_device(device); }, ibv_close_device);
-  add_object<ibv_pd>(ops, "pd", [this] { return ibv_alloc_pd(verbs()); }, ibv_dealloc_pd);
-  add_object<ibv_ah>(
-      ops, "ah",
-      [this] {
-        ibv_ah_attr attr = {};
-        attr.is_global = 1;
-        attr.grh = {.dgid = dev_.gid(),
-                    .flow_label = 0,
-                    .sgid_index = dev_.gid_index(),
-                    .hop_limit = 64,
-                    .traffic_class = 0};
-        attr.port_num = 1;
-        return ibv_create_ah(pd(), &attr);
-      },
-      ibv_destroy_ah);
+  add_object<ibv_context>(ops, "context", [device] { return ibv_open_device(device); });
+  add_object<ibv_pd>(ops, "pd", [this] { return ibv_alloc_pd(verbs()); });
+  add_object<ibv_ah>(ops, "ah", [this] {
+    ibv_ah_attr attr = {};
+    attr.is_global = 1;
+    attr.grh = {.dgid = dev_.gid(),
+                .flow_label = 0,
+                .sgid_index = dev_.gid_index(),
+                .hop_limit = 64,
+                .traffic_class = 0};
+    attr.port_num = 1;
+    return ibv_create_ah(pd(), &attr);
+  });
 }
 
 void Bench::add_completions(std::vector<Op>& ops) {
-  add_object<ibv_comp_channel>(
-      ops, "channel", [this] { return ibv_create_comp_channel(verbs()); },
-      ibv_destroy_comp_channel);
-  add_object<ibv_cq>(
-      ops, "cq", [this] { return ibv_create_cq(verbs(), 1000, nullptr, nullptr, 0); },
-      ibv_destroy_cq);
-  add_object<ibv_cq>(
-      ops, "cq-ex",
-      [this] {
-        ibv_cq_init_attr_ex attr = {};
-        attr.cqe = 100;
-        attr.wc_flags = +IBV_WC_STANDARD_FLAGS | +IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-        ibv_cq_ex* cq = ibv_create_cq_ex(verbs(), &attr);
-        return cq == nullptr ? nullptr : ibv_cq_ex_to_cq(cq);
-      },
-      ibv_destroy_cq);
+  add_object<ibv_comp_channel>(ops, "channel", [this] { return ibv_create_comp_channel(verbs()); });
+  add_object<ibv_cq>(ops, "cq",
+                     [this] { return ibv_create_cq(verbs(), 1000, nullptr, nullptr, 0); });
+  add_object<ibv_cq>(ops, "cq-ex", [this] {
+    ibv_cq_init_attr_ex attr = {};
+    attr.cqe = 100;
+    attr.wc_flags = +IBV_WC_STANDARD_FLAGS | +IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    ibv_cq_ex* cq = ibv_create_cq_ex(verbs(), &attr);
+    return cq == nullptr ? nullptr : ibv_cq_ex_to_cq(cq);
+  });
 }
 
 void Bench::add_memory(std::vector<Op>& ops) {
   constexpr int kAccess = kAllAccess | IBV_ACCESS_MW_BIND;
   for (const auto& [name, length] : {std::pair{"mr", kPage}, {"mr-large", kLarge}}) {
-    add_object<ibv_mr>(
-        ops, name, [this, length] { return ibv_reg_mr(pd(), area_, length, kAccess); },
-        ibv_dereg_mr);
+    add_object<ibv_mr>(ops, name,
+                       [this, length] { return ibv_reg_mr(pd(), area_.at(), length, kAccess); });
   }
   for (const auto& [name, type] : {std::pair{"mw-1", IBV_MW_TYPE_1}, {"mw-2", IBV_MW_TYPE_2}}) {
-    add_object<ibv_mw>(ops, name, [this, type] { return ibv_alloc_mw(pd(), type); }, dealloc_mw);
+    add_object<ibv_mw>(ops, name, [this, type] { return ibv_alloc_mw(pd(), type); });
   }
   const auto alloc_dm = [this] {
     ibv_alloc_dm_attr attr = {};
     attr.length = 3 * kPage;
     return ibv_alloc_dm(verbs(), &attr);
   };
-  const auto free_dm = [](ibv_dm* dm) { return ibv_free_dm(dm); };
-  add_object<ibv_dm>(ops, "dm", alloc_dm, free_dm);
+  add_object<ibv_dm>(ops, "dm", alloc_dm);
 
   auto dm = std::make_shared<ibv_dm*>(nullptr);
   auto mr = std::make_shared<ibv_mr*>(nullptr);
@@ -278,67 +258,54 @@ void Bench::add_memory(std::vector<Op>& ops) {
                  },
                  [=](int err) {
                    if (err == 0) require(ibv_dereg_mr(*mr) == 0, "the region stays");
-                   require(free_dm(*dm) == 0, "the device memory stays");
+                   require(ibv_free_dm(*dm) == 0, "the device memory stays");
                  }});
   ops.push_back({"rereg-mr",
                  [this, mr] {
-                   *mr = ibv_reg_mr(pd(), area_, kPage, kAccess);
+                   *mr = ibv_reg_mr(pd(), area_.at(), kPage, kAccess);
                    require(*mr != nullptr, "no MR");
                  },
                  [this, mr]() -> int {
                    // A failure returns an IBV_REREG_MR_ERR_* value and sets errno.
                    errno = 0;
                    const int err = ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr,
-                                                area_, kLarge, 0);
+                                                area_.at(), kLarge, 0);
                    return err == 0 ? 0 : errno != 0 ? errno : -1;
                  },
                  [mr](int) { require(ibv_dereg_mr(*mr) == 0, "the region stays"); }});
 }
 
 void Bench::add_receive(std::vector<Op>& ops) {
-  add_object<ibv_srq>(
-      ops, "srq",
-      [this] {
-        ibv_srq_init_attr attr = {};
-        attr.attr = {.max_wr = 500, .max_sge = 2, .srq_limit = 0};
-        return ibv_create_srq(pd(), &attr);
-      },
-      ibv_destroy_srq);
-  add_object<ibv_srq>(
-      ops, "xrc-srq",
-      [this] {
-        ibv_srq_init_attr_ex attr = {};
-        attr.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
-        attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-                         IBV_SRQ_INIT_ATTR_CQ;
-        attr.srq_type = IBV_SRQT_XRC;
-        attr.pd = pd();
-        attr.xrcd = xrcd_.get();
-        attr.cq = cq_.get();
-        return ibv_create_srq_ex(verbs(), &attr);
-      },
-      ibv_destroy_srq);
-  add_object<ibv_xrcd>(
-      ops, "xrcd",
-      [this] {
-        ibv_xrcd_init_attr attr = {};
-        attr.fd = -1;
-        attr.oflags = O_CREAT;
-        attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-        return ibv_open_xrcd(verbs(), &attr);
-      },
-      close_xrcd);
+  add_object<ibv_srq>(ops, "srq", [this] {
+    ibv_srq_init_attr attr = {};
+    attr.attr = {.max_wr = 500, .max_sge = 2, .srq_limit = 0};
+    return ibv_create_srq(pd(), &attr);
+  });
+  add_object<ibv_srq>(ops, "xrc-srq", [this] {
+    ibv_srq_init_attr_ex attr = {};
+    attr.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
+    attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                     IBV_SRQ_INIT_ATTR_CQ;
+    attr.srq_type = IBV_SRQT_XRC;
+    attr.pd = pd();
+    attr.xrcd = xrcd_.get();
+    attr.cq = cq_.get();
+    return ibv_create_srq_ex(verbs(), &attr);
+  });
+  add_object<ibv_xrcd>(ops, "xrcd", [this] {
+    ibv_xrcd_init_attr attr = {};
+    attr.fd = -1;
+    attr.oflags = O_CREAT;
+    attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+    return ibv_open_xrcd(verbs(), &attr);
+  });
 }
 
 ibv_qp* Bench::make_qp(ibv_qp_type type) {
   QpSpec spec;
   spec.type = type;
   spec.send_cq = spec.recv_cq = cq_.get();
-  spec.cap = {.max_send_wr = 100,
-              .max_recv_wr = 100,
-              .max_send_sge = 2,
-              .max_recv_sge = 2,
-              .max_inline_data = 64};
+  spec.cap = capacity(100, 100, 2, 64);
   if (type == IBV_QPT_XRC_RECV) spec.xrcd = xrcd_.get();
   return try_create_qp(dev_, spec).release();
 }
@@ -350,9 +317,8 @@ void Bench::add_qps(std::vector<Op>& ops) {
                                                        {"xrc-send", IBV_QPT_XRC_SEND},
                                                        {"xrc-recv", IBV_QPT_XRC_RECV}};
   for (const auto& [name, type] : types) {
-    add_object<ibv_qp>(
-        ops, std::string("qp-") + name, [this, type = type] { return make_qp(type); },
-        ibv_destroy_qp);
+    add_object<ibv_qp>(ops, std::string("qp-") + name,
+                       [this, type = type] { return make_qp(type); });
   }
   // Linux 7.2: create_xrc_qp_user() takes a reference to the XRC domain and does not drop it when
   // one of its allocations fails. Closing the domain then fails with a WARNING (upstreaming.rst).
@@ -454,7 +420,7 @@ void run(const Op& op, const Faults& faults, const std::string& device, int only
   require(left.empty(), "left behind: {}", left);
   // A destroy that only closes a file has no fault point.
   require(only != 0 || n > 2 || op.name.starts_with("destroy-"), "nothing was made to fail");
-  std::printf("# %s: %d points, %d of them refused\n", op.name.c_str(), n - 2, failed);
+  note("{}: {} points, {} of them refused", op.name, n - 2, failed);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@
 
 #include "counts.h"
 #include "lab.h"
+#include "map.h"
 #include "program.h"
 #include "uverbs.h"
 #include "verbs.h"
@@ -123,19 +124,10 @@ struct Binder {
   explicit Binder(const Device& dev) : cq(create_cq(dev, 16)) {
     pd.reset(ibv_alloc_pd(dev.context()));
     require(pd != nullptr, "no PD");
-    QpSpec spec;
-    spec.pd = pd.get();
-    spec.send_cq = spec.recv_cq = cq.get();
-    spec.cap = {.max_send_wr = 8,
-                .max_recv_wr = 1,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
-    qp = try_create_qp(dev, spec);
     mw.reset(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2));
-    require(qp != nullptr && mw != nullptr, "no QP or no window");
-    const Endpoint self{.qpn = qp->qp_num, .psn = 0, .gid = dev.gid()};
-    connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+    require(mw != nullptr, "no window");
+    qp = create_qp(dev, {.pd = pd.get(), .send_cq = cq.get(), .recv_cq = cq.get()});
+    connect_to_itself(qp.get(), dev);
   }
 
   void bind(ibv_mr& mr) {
@@ -195,15 +187,9 @@ int reg_dm_mr(const Binder& binder, const ibv_dm* dm, void* to) {
 
 std::int64_t count(const char* name) { return read_counts(device).at(name); }
 
-// Waits for these counts; the kernel frees objects a moment later.
 void require_counts(const Counts& wanted) {
-  Counts now;
-  for (int i = 0; i < 500; ++i) {
-    now = read_counts(device);
-    if (now == wanted) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  fail("{}", difference(wanted, now));
+  const std::string left = settle(device, wanted, std::chrono::seconds(10));
+  require(left.empty(), "{}", left);
 }
 
 // Makes one registration fail late, after binding a window to the region if `bound`.
@@ -247,12 +233,6 @@ void end(Binder& binder) {
   static_cast<void>(binder.pd.release());
 }
 
-void* map_memory() {
-  void* memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(memory != MAP_FAILED, "no memory");
-  return memory;
-}
-
 ibv_dm* alloc_dm(const Device& dev) {
   ibv_alloc_dm_attr attr = {};
   attr.length = kLength;
@@ -263,13 +243,12 @@ ibv_dm* alloc_dm(const Device& dev) {
 
 void memory_test() {
   const Device dev(device, -1);
-  void* memory = map_memory();
-  const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
+  const Map memory(kLength);
+  const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory.at(), to); };
   Binder binder(dev);
   const Counts before = read_counts(device);
-  lose(binder, reg, memory, false);
+  lose(binder, reg, memory.at(), false);
   require_counts(before);
-  munmap(memory, kLength);
 }
 
 void dm_test() {
@@ -284,21 +263,20 @@ void dm_test() {
 }
 
 void bound_memory_test() {
-  void* memory = map_memory();
+  const Map memory(kLength);
   const Counts start = read_counts(device);
   {
     const Device dev(device, -1);
-    const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
+    const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory.at(), to); };
     Binder binder(dev);
     const Counts before = read_counts(device);
-    lose(binder, reg, memory, true);
+    lose(binder, reg, memory.at(), true);
     require(count("alive_mr") == before.at("alive_mr") + 1, "a region with a window is gone");
     require(count("pinned_pages") == before.at("pinned_pages") + 3,
             "memory that a window shows is not pinned");
     end(binder);
   }
   require_counts(start);
-  munmap(memory, kLength);
 }
 
 void bound_dm_test() {

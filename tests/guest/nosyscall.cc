@@ -25,7 +25,6 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -39,9 +38,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
 
+#include "map.h"
 #include "pair.h"
 #include "program.h"
 
@@ -78,6 +77,10 @@ constexpr std::size_t kNumErrors = std::size(kErrors);
 constexpr const char* kMemories[] = {"bind_type1", "bind_type2", "device_memory", "atomic_write",
                                      "flush"};
 constexpr std::size_t kNumMemories = std::size(kMemories);
+
+constexpr bool is_atomic(const Op& op) {
+  return op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
 constexpr std::size_t kNumParts = kNumOps + kNumMemories + kNumErrors;
 constexpr std::uint32_t kDmLength = 4096;
 
@@ -178,6 +181,8 @@ class Machine {
   void atomic_write(std::uint64_t number);
   void flush(std::uint64_t number);
   void post_one(ibv_qp* qp, const ibv_send_wr& request);
+  void one_sided(ibv_qp* qp, ibv_wr_opcode opcode, std::uint64_t number, ibv_sge sge,
+                 std::uint64_t raddr, std::uint32_t rkey);
   void write_through(std::uint32_t rkey, std::uint64_t number);
   void expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t number);
 
@@ -185,13 +190,7 @@ class Machine {
   ibv_wc wait_ex();
 
   [[nodiscard]] std::uint32_t length(const Op& op, std::uint32_t i) const {
-    const bool atomic =
-        op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-    return atomic ? 8 : kSlot - i - 1;
-  }
-  [[nodiscard]] static bool receives(const Op& op) {
-    return op.opcode == IBV_WR_SEND || op.opcode == IBV_WR_SEND_WITH_IMM ||
-           op.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    return is_atomic(op) ? 8 : kSlot - i - 1;
   }
   [[nodiscard]] static std::byte* slot(const Memory& memory, std::uint32_t i) {
     return memory.bytes().data() + static_cast<std::size_t>(i) * kSlot;
@@ -332,7 +331,7 @@ void Machine::post_list(const Op& op, std::uint64_t number, bool all_signaled) {
     wr.imm_data = htonl(static_cast<std::uint32_t>(wr.wr_id));
     wr.wr.rdma.remote_addr = there_.address(at);
     wr.wr.rdma.rkey = there_.rkey();
-    if (op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (is_atomic(op)) {
       sges[i][0] = here_.sge(at, 8);
       wr.num_sge = 1;
       wr.wr.atomic.remote_addr = there_.address();
@@ -414,7 +413,7 @@ void Machine::poll_recvs(const Op& op, std::uint64_t number) {
 }
 
 void Machine::verify(const Op& op, std::uint64_t number) {
-  if (op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (is_atomic(op)) {
     for (std::uint32_t i = 0; i < kBatch; i++) {
       const std::uint64_t got = here_.load64(std::uint64_t{i} * kSlot);
       CHECK(got == counter_ + i, "%s: %#lx came back, not %#lx", op.name, got, counter_ + i);
@@ -434,14 +433,12 @@ void Machine::verify(const Op& op, std::uint64_t number) {
 
 void Machine::batch(const Op& op, std::uint64_t number) {
   const bool all_signaled = number % 8 < 4;
-  const bool atomic =
-      op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (!atomic) prepare(op, number);
+  if (!is_atomic(op)) prepare(op, number);
   if (number % 16 == 0) {
     CHECK(ibv_req_notify_cq(recv_cq_.get(), number % 32 == 0) == 0, "ibv_req_notify_cq");
     CHECK(ibv_req_notify_cq(send_cq_.get(), 0) == 0, "ibv_req_notify_cq");
   }
-  if (receives(op)) post_recvs(main_.b, ~(number * kBatch), kSlot);
+  if (needs_recv(op.opcode)) post_recvs(main_.b, ~(number * kBatch), kSlot);
   if (number % 2 == 0) {
     post_list(op, number, all_signaled);
   } else {
@@ -449,7 +446,7 @@ void Machine::batch(const Op& op, std::uint64_t number) {
   }
   told->posts += kBatch;
   poll_sends(op, number, all_signaled);
-  if (receives(op)) poll_recvs(op, number);
+  if (needs_recv(op.opcode)) poll_recvs(op, number);
   verify(op, number);
 }
 
@@ -478,22 +475,26 @@ void Machine::expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t nu
         static_cast<int>(wc.opcode));
 }
 
+// Posts a READ or a WRITE, and takes its completion.
+void Machine::one_sided(ibv_qp* qp, ibv_wr_opcode opcode, std::uint64_t number, ibv_sge sge,
+                        std::uint64_t raddr, std::uint32_t rkey) {
+  ibv_send_wr wr{};
+  wr.wr_id = number;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = opcode;
+  wr.wr.rdma = {.remote_addr = raddr, .rkey = rkey};
+  post_one(qp, wr);
+  expect(number, opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE, number);
+}
+
 // The other end writes the first slot of this end through a window.
 void Machine::write_through(std::uint32_t rkey, std::uint64_t number) {
   for (std::uint32_t at = 0; at < kSlot; at++) {
     slot(there_, 0)[at] = pattern(number, 0, at);
     slot(here_, 0)[at] = ~pattern(number, 0, at);
   }
-  ibv_sge sge = there_.sge(0, kSlot);
-  ibv_send_wr wr{};
-  wr.wr_id = number;
-  wr.sg_list = &sge;
-  wr.num_sge = 1;
-  wr.opcode = IBV_WR_RDMA_WRITE;
-  wr.wr.rdma.remote_addr = here_.address();
-  wr.wr.rdma.rkey = rkey;
-  post_one(main_.b, wr);
-  expect(number, IBV_WC_RDMA_WRITE, number);
+  one_sided(main_.b, IBV_WR_RDMA_WRITE, number, there_.sge(0, kSlot), here_.address(), rkey);
   CHECK(std::memcmp(slot(here_, 0), slot(there_, 0), kSlot) == 0, "other bytes came through");
 }
 
@@ -563,20 +564,10 @@ void Machine::device_memory(std::uint64_t number) {
   const std::uint64_t from = number % 16 * 4;
   CHECK(ibv_memcpy_to_dm(dm_.get(), from, data.data(), kSlot) == 0, "ibv_memcpy_to_dm");
   ibv_sge sge{.addr = from, .length = kSlot, .lkey = dm_mr_->lkey};
-  ibv_send_wr wr{};
-  wr.wr_id = number;
-  wr.sg_list = &sge;
-  wr.num_sge = 1;
-  wr.opcode = IBV_WR_RDMA_WRITE;
-  wr.wr.rdma.remote_addr = there_.address();
-  wr.wr.rdma.rkey = there_.rkey();
-  post_one(main_.a, wr);
-  expect(number, IBV_WC_RDMA_WRITE, number);
+  one_sided(main_.a, IBV_WR_RDMA_WRITE, number, sge, there_.address(), there_.rkey());
   CHECK(std::memcmp(slot(there_, 0), data.data(), kSlot) == 0, "other bytes left device memory");
   sge.addr = kDmLength - kSlot;
-  wr.opcode = IBV_WR_RDMA_READ;
-  post_one(main_.a, wr);
-  expect(number, IBV_WC_RDMA_READ, number);
+  one_sided(main_.a, IBV_WR_RDMA_READ, number, sge, there_.address(), there_.rkey());
   std::array<std::byte, kSlot> back{};
   CHECK(ibv_memcpy_from_dm(back.data(), dm_.get(), sge.addr, kSlot) == 0, "ibv_memcpy_from_dm");
   CHECK(back == data, "other bytes came to device memory");
@@ -614,18 +605,13 @@ void Machine::flush(std::uint64_t number) {
 }
 
 void Machine::run_memory(std::size_t part, std::size_t kind, std::uint64_t count) {
+  // In the order of kMemories.
+  static constexpr void (Machine::* kRounds[])(std::uint64_t) = {
+      &Machine::bind_type1, &Machine::bind_type2, &Machine::device_memory, &Machine::atomic_write,
+      &Machine::flush};
+  static_assert(std::size(kRounds) == kNumMemories);
   for (std::uint64_t i = 0; i < count / kBatch; i++) {
-    if (kind == 0) {
-      bind_type1(i);
-    } else if (kind == 1) {
-      bind_type2(i);
-    } else if (kind == 2) {
-      device_memory(i);
-    } else if (kind == 3) {
-      atomic_write(i);
-    } else {
-      flush(i);
-    }
+    (this->*kRounds[kind])(i);
     told->requests[part] = i + 1;
   }
 }
@@ -736,10 +722,7 @@ void filter_kills() {
 }
 
 void run(const CommandLine& line, std::uint64_t count, unsigned seconds) {
-  void* shared =
-      ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  require(shared != MAP_FAILED, "mmap");
-  told = new (shared) Report{};
+  told = new_shared<Report>();
   filter_kills();
   const pid_t child = ::fork();
   if (child == 0) run_child(line, count);

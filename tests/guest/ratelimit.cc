@@ -169,23 +169,12 @@ void test_static_rate() {
 void test_raw() {
   const Device dev("tern0", -1);
   const CqPtr cq = create_cq(dev, 16);
-  QpSpec spec{.type = IBV_QPT_RAW_PACKET,
-              .send_cq = cq.get(),
-              .recv_cq = cq.get(),
-              .cap = {.max_send_wr = 4,
-                      .max_recv_wr = 4,
-                      .max_send_sge = 1,
-                      .max_recv_sge = 1,
-                      .max_inline_data = 0},
-              .send_ops = IBV_QP_EX_WITH_SEND};
-  const QpPtr qp = try_create_qp(dev, spec);
-  require(qp != nullptr, "no raw QP");
+  const QpPtr qp = create_qp(dev, {.type = IBV_QPT_RAW_PACKET,
+                                   .send_cq = cq.get(),
+                                   .recv_cq = cq.get(),
+                                   .send_ops = IBV_QP_EX_WITH_SEND});
+  connect(qp.get(), dev, {}, {}, {}, IBV_QPS_RTR);
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
-  attr.port_num = 1;
-  require(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_PORT) == 0, "no INIT");
-  require(to_state(qp.get(), IBV_QPS_RTR) == 0, "no RTR");
-  attr = {};
   attr.qp_state = IBV_QPS_RTS;
   attr.rate_limit = 99;
   const int err = ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT);

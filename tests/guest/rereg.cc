@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "counts.h"
+#include "map.h"
 #include "pair.h"
 #include "program.h"
 
@@ -40,41 +41,16 @@ constexpr int kTrans = IBV_REREG_MR_CHANGE_TRANSLATION;
 constexpr int kPd = IBV_REREG_MR_CHANGE_PD;
 constexpr int kAccess = IBV_REREG_MR_CHANGE_ACCESS;
 
-// Anonymous memory, not registered.
-class Pages {
+// Memory with a pattern.
+class Pages : public Map {
  public:
   explicit Pages(std::size_t length = kLength, int protection = PROT_READ | PROT_WRITE)
-      : length_(length),
-        map_(::mmap(nullptr, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    require(map_ != MAP_FAILED, "mmap");
-  }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() { unmap(); }
-  void unmap() {
-    if (map_ != nullptr) {
-      ::munmap(map_, length_);
-      map_ = nullptr;
-    }
-  }
-  void protect(int protection) const {
-    require(::mprotect(map_, length_, protection) == 0, "mprotect");
-  }
-  [[nodiscard]] std::span<std::byte> bytes() const {
-    return {static_cast<std::byte*>(map_), length_};
-  }
-  [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
-    return reinterpret_cast<std::uintptr_t>(map_) + offset;
-  }
+      : Map(length, protection) {}
   void paint(std::uint64_t seed) const { fill(bytes(), seed); }
   void check(std::uint64_t seed, const char* what) const {
     const auto at = mismatch(bytes(), seed);
     require(!at, "{}: byte {} was changed", what, at.value_or(0));
   }
-
- private:
-  std::size_t length_;
-  void* map_;
 };
 
 // Requests between two connected QPs of one PD.
@@ -538,9 +514,6 @@ void rights_under_writes(const Device& dev) {
 }
 
 std::vector<Test> tests(const Device& dev) {
-  const auto test = [&dev](const char* name, void (*run)(const Device&)) {
-    return Test{name, [&dev, run] { run(dev); }};
-  };
   std::vector<Test> all;
   for (int flags = 1; flags < 8; flags++) {
     std::string name = "change";
@@ -549,16 +522,19 @@ std::vector<Test> tests(const Device& dev) {
     name += (flags & kAccess) != 0 ? "-access" : "";
     all.push_back({name, [&dev, flags] { combination(dev, flags); }});
   }
-  for (const Test& t :
-       {test("every-right", rights), test("every-place", places), test("old-and-new-pd", pds),
-        test("refused-by-the-library", refused_by_the_library),
-        test("failure-leaves-the-old", failure_leaves_the_old),
-        test("read-only-memory", read_only_memory),
-        test("rights-to-write-come", rights_to_write_come), test("pins", pins),
-        test("under-writes", under_writes), test("revoked-under-writes", revoked_under_writes),
-        test("rights-under-writes", rights_under_writes)}) {
-    all.push_back(t);
-  }
+  const std::vector<Test> others =
+      tests_of(dev, {{"every-right", rights},
+                     {"every-place", places},
+                     {"old-and-new-pd", pds},
+                     {"refused-by-the-library", refused_by_the_library},
+                     {"failure-leaves-the-old", failure_leaves_the_old},
+                     {"read-only-memory", read_only_memory},
+                     {"rights-to-write-come", rights_to_write_come},
+                     {"pins", pins},
+                     {"under-writes", under_writes},
+                     {"revoked-under-writes", revoked_under_writes},
+                     {"rights-under-writes", rights_under_writes}});
+  all.insert(all.end(), others.begin(), others.end());
   return all;
 }
 

@@ -17,53 +17,52 @@ constexpr std::uint32_t kSpare = 2;
 // Steps between two checks for a message of the client.
 constexpr unsigned kSteps = 2000;
 
-std::size_t bytes_of(const Job& job) {
-  return std::max<std::size_t>(std::size_t{job.size} * job.buffers, kPage);
+EndSpec spec_of(const Job& job, ibv_cq* cq) {
+  return {.memory = std::max(job.size * job.buffers, kPage),
+          .send_wr = std::max(job.buffers, 64U),
+          .recv_wr = kSpare * job.buffers,
+          .send_sge = 1,
+          .recv_sge = 1,
+          .inline_data = 0,
+          .psn = 0x1234,
+          .send_cq = cq,
+          .recv_cq = cq};
 }
 
 }  // namespace
 
 End::End(const Device& dev, const Job& job)
-    : dev_(dev),
-      job_(job),
-      memory_(dev.pd(), bytes_of(job), kAllAccess),
-      cq_(create_cq(dev, static_cast<int>((2 + kSpare) * job.buffers + 64))) {
-  ibv_qp_cap cap{.max_send_wr = std::max(job.buffers, 64U),
-                 .max_recv_wr = kSpare * job.buffers,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  qp_ = create_rc_qp(dev, cq_.get(), cq_.get(), cap);
-}
+    : job_(job),
+      cq_(create_cq(dev, static_cast<int>((2 + kSpare) * job.buffers + 64))),
+      end_(dev, spec_of(job, cq_.get())) {}
 
 Address End::address() const {
-  return {.endpoint = {.qpn = qp_->qp_num, .psn = psn_, .gid = dev_.gid()},
-          .memory = memory_.address(),
-          .rkey = memory_.rkey(),
-          .mtu = dev_.active_mtu()};
+  return {.endpoint = end_.endpoint(),
+          .memory = memory().address(),
+          .rkey = memory().rkey(),
+          .mtu = end_.device().active_mtu()};
 }
 
 void End::connect(const Address& remote) {
   remote_ = remote;
-  Connection how;
-  how.mtu = std::min(dev_.active_mtu(), remote.mtu);
-  guest::connect(qp_.get(), dev_, how, address().endpoint, remote.endpoint);
+  const Device& dev = end_.device();
+  guest::connect(qp(), dev, {.mtu = std::min(dev.active_mtu(), remote.mtu)}, end_.endpoint(),
+                 remote.endpoint);
   if (job_.part == Part::kSendBack || job_.part == Part::kTake) {
     for (std::uint32_t i = 0; i < kSpare * job_.buffers; ++i) post_recv(i % job_.buffers);
   }
 }
 
 void End::post_recv(std::uint32_t buffer) const {
-  ibv_sge sge = memory_.sge(std::uint64_t{buffer} * job_.size, job_.size);
+  ibv_sge sge = memory().sge(std::uint64_t{buffer} * job_.size, job_.size);
   ibv_recv_wr wr{.wr_id = buffer, .next = nullptr, .sg_list = &sge, .num_sge = 1};
   ibv_recv_wr* bad = nullptr;
-  if (const int err = ibv_post_recv(qp_.get(), &wr, &bad))
-    fail("ibv_post_recv: {}", errno_name(err));
+  if (const int err = ibv_post_recv(qp(), &wr, &bad)) fail("ibv_post_recv: {}", errno_name(err));
 }
 
 ibv_send_wr End::request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sge) const {
   const std::uint64_t offset = std::uint64_t{buffer} * job_.size;
-  sge = memory_.sge(offset, job_.size);
+  sge = memory().sge(offset, job_.size);
   ibv_send_wr wr{};
   wr.wr_id = buffer;
   wr.sg_list = &sge;
@@ -81,8 +80,7 @@ ibv_send_wr End::request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sg
 
 void End::post(ibv_send_wr& wr) const {
   ibv_send_wr* bad = nullptr;
-  if (const int err = ibv_post_send(qp_.get(), &wr, &bad))
-    fail("ibv_post_send: {}", errno_name(err));
+  if (const int err = ibv_post_send(qp(), &wr, &bad)) fail("ibv_post_send: {}", errno_name(err));
 }
 
 int End::poll(ibv_wc* wcs, int num) const {
@@ -110,13 +108,13 @@ void End::step() {
 void End::write_back() {
   ibv_wc wc{};
   poll(&wc, 1);
-  const std::uint64_t number = memory_.load64(kNumberAt);
+  const std::uint64_t number = memory().load64(kNumberAt);
   if (number == seen_) return;
   seen_ = number;
-  memory_.store64(kOwnAt, number);
+  memory().store64(kOwnAt, number);
   ibv_sge sge{};
   ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, 0, sge);
-  sge.addr = memory_.address(kOwnAt);
+  sge.addr = memory().address(kOwnAt);
   post(wr);
 }
 

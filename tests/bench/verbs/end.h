@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "pair.h"
 #include "tcp.h"
 #include "verbs.h"
 
@@ -45,9 +46,9 @@ class End {
   void connect(const Address& remote);
 
   [[nodiscard]] const Job& job() const { return job_; }
-  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+  [[nodiscard]] ibv_qp* qp() const { return end_.qp(); }
   [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
-  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] const Memory& memory() const { return end_.memory(); }
   [[nodiscard]] const Address& remote() const { return remote_; }
 
   void post_recv(std::uint32_t buffer) const;
@@ -68,12 +69,9 @@ class End {
   void send_back();
   void take();
 
-  const Device& dev_;
   Job job_;
-  Memory memory_;
   CqPtr cq_;
-  QpPtr qp_;
-  std::uint32_t psn_ = 0x1234;
+  guest::End end_;
   Address remote_;
   std::uint64_t seen_ = 0;
 };

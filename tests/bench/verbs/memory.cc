@@ -40,7 +40,7 @@ void registration(const Device& dev, const Scene& scene, std::size_t size, int a
   const std::uint64_t begin = ticks();
   do {
     const std::uint64_t first = ticks();
-    ibv_mr* const mr = ibv_reg_mr(dev.pd(), pages.data(), size, static_cast<unsigned>(access));
+    ibv_mr* const mr = ibv_reg_mr(dev.pd(), pages.at(), size, static_cast<unsigned>(access));
     const std::uint64_t second = ticks();
     if (mr == nullptr) fail_errno("ibv_reg_mr");
     if (const int err = ibv_dereg_mr(mr)) fail("ibv_dereg_mr: {}", errno_name(err));
@@ -98,9 +98,8 @@ void device_memory(const Device& dev, const Scene& scene) {
   ibv_dm* const dm = ibv_alloc_dm(dev.context(), &want);
   if (dm == nullptr) fail_errno("ibv_alloc_dm");
   const Pages pages(kDmCopy);
-  const double to = each(scene.seconds, [&] { ibv_memcpy_to_dm(dm, 0, pages.data(), kDmCopy); });
-  const double from =
-      each(scene.seconds, [&] { ibv_memcpy_from_dm(pages.data(), dm, 0, kDmCopy); });
+  const double to = each(scene.seconds, [&] { ibv_memcpy_to_dm(dm, 0, pages.at(), kDmCopy); });
+  const double from = each(scene.seconds, [&] { ibv_memcpy_from_dm(pages.at(), dm, 0, kDmCopy); });
   ibv_free_dm(dm);
   report(scene, "copy-to-dm", kDmCopy, kDmCopy / to, "GB/s");
   report(scene, "copy-from-dm", kDmCopy, kDmCopy / from, "GB/s");

@@ -18,7 +18,7 @@ constexpr std::uint32_t kInFlight = 8;
 constexpr int kOnDemand = kAllAccess | IBV_ACCESS_ON_DEMAND;
 
 MrPtr reg(const Device& dev, const Pages& pages, int access) {
-  MrPtr mr(ibv_reg_mr(dev.pd(), pages.data(), pages.length(), static_cast<unsigned>(access)));
+  MrPtr mr(ibv_reg_mr(dev.pd(), pages.at(), pages.length(), static_cast<unsigned>(access)));
   if (!mr) fail_errno("ibv_reg_mr");
   return mr;
 }

@@ -4,7 +4,6 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/tern-abi.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,11 +11,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "counts.h"
+#include "map.h"
 #include "program.h"
 #include "uverbs.h"
 
@@ -70,28 +69,10 @@ void context_holds_no_task(const std::string& path) {
              std::to_string(kProcesses));
 }
 
-struct Memory {
-  Memory()
-      : at(mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (at == MAP_FAILED) throw std::bad_alloc();
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() { munmap(at, 4 * kPage); }
-  [[nodiscard]] std::uint64_t page(unsigned n) const {
-    return reinterpret_cast<std::uint64_t>(at) + n * kPage;
-  }
-  void* at;
-};
-
 // Creates a work queue and returns its handle.
-std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
-  Request pd{.command = IB_USER_VERBS_CMD_ALLOC_PD};
-  append(pd.core, ib_uverbs_alloc_pd{});
-  pd.core_response = sizeof(ib_uverbs_alloc_pd_resp);
-  if (verbs.call(pd)) throw std::runtime_error("no PD");
+std::uint32_t create_wq(Uverbs& verbs, const Map& memory) {
   ib_uverbs_ex_create_wq core = {};
-  core.pd_handle = verbs.response<ib_uverbs_alloc_pd_resp>().pd_handle;
+  core.pd_handle = verbs.alloc_pd();
 
   Request cq{.command = IB_USER_VERBS_CMD_CREATE_CQ};
   ib_uverbs_create_cq cq_core = {};
@@ -99,10 +80,10 @@ std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
   cq_core.comp_channel = -1;
   append(cq.core, cq_core);
   tern_ureq_create_cq cq_driver = {};
-  cq_driver.buf_addr = memory.page(0);
+  cq_driver.buf_addr = memory.address();
   cq_driver.buf_len = kPage;
   cq_driver.log_size = 4;
-  cq_driver.record_addr = memory.page(1);
+  cq_driver.record_addr = memory.address(kPage);
   append(cq.driver, cq_driver);
   cq.core_response = sizeof(ib_uverbs_create_cq_resp);
   cq.driver_response = sizeof(tern_uresp_create_cq);
@@ -112,11 +93,11 @@ std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
   core.max_wr = 16;
   core.max_sge = 1;
   tern_ureq_create_wq driver = {};
-  driver.buf_addr = memory.page(2);
+  driver.buf_addr = memory.address(2 * kPage);
   driver.buf_len = kPage;
   driver.log_size = 4;
   driver.log_stride = 5;
-  driver.record_addr = memory.page(1) + 1024;
+  driver.record_addr = memory.address(kPage) + 1024;
   Request wq{.command = IB_USER_VERBS_EX_CMD_CREATE_WQ};
   wq.extended = true;
   append(wq.core, core);
@@ -129,7 +110,7 @@ std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
 
 // A state that is refused must not keep the work queue from being destroyed.
 void wrong_state_locks_nothing(const std::string& path) {
-  const Memory memory;
+  const Map memory(4 * kPage);
   Uverbs verbs(path, sizeof(tern_uresp_alloc_ucontext));
   ib_uverbs_ex_modify_wq core = {};
   core.wq_handle = create_wq(verbs, memory);

@@ -37,6 +37,7 @@
 
 #include "core.h"
 #include "counts.h"
+#include "map.h"
 #include "memory.h"
 #include "random.h"
 #include "records.h"
@@ -87,34 +88,15 @@ constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1
 // The objects that the requests refer to: memory, a PD, a CQ.
 class Bench {
  public:
-  explicit Bench(const std::string& path) : verbs(path, sizeof(tern_uresp_alloc_ucontext)) {
-    arena_ = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    read_only_ = mmap(nullptr, kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    hole_ = mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena_ == MAP_FAILED || read_only_ == MAP_FAILED || hole_ == MAP_FAILED) {
-      throw std::bad_alloc();
-    }
-    Request pd{.command = IB_USER_VERBS_CMD_ALLOC_PD};
-    append(pd.core, ib_uverbs_alloc_pd{});
-    pd.core_response = sizeof(ib_uverbs_alloc_pd_resp);
-    if (verbs.call(pd)) throw std::runtime_error("no PD");
-    pd_ = verbs.response<ib_uverbs_alloc_pd_resp>().pd_handle;
+  explicit Bench(const std::string& path)
+      : verbs(path, sizeof(tern_uresp_alloc_ucontext)), pd_(verbs.alloc_pd()) {
     if (verbs.call(send(cq()))) throw std::runtime_error("no CQ");
     cq_ = verbs.response<ib_uverbs_create_cq_resp>().cq_handle;
   }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    munmap(arena_, kArena);
-    munmap(read_only_, kArena);
-    munmap(hole_, kArena);
-  }
 
-  [[nodiscard]] std::uint64_t arena() const { return reinterpret_cast<std::uint64_t>(arena_); }
-  [[nodiscard]] std::uint64_t read_only() const {
-    return reinterpret_cast<std::uint64_t>(read_only_);
-  }
-  [[nodiscard]] std::uint64_t hole() const { return reinterpret_cast<std::uint64_t>(hole_); }
+  [[nodiscard]] std::uint64_t arena() const { return arena_.address(); }
+  [[nodiscard]] std::uint64_t read_only() const { return read_only_.address(); }
+  [[nodiscard]] std::uint64_t hole() const { return hole_.address(); }
 
   [[nodiscard]] CreateCq cq() const {
     CreateCq r;
@@ -199,9 +181,9 @@ class Bench {
   Uverbs verbs;
 
  private:
-  void* arena_;
-  void* read_only_;
-  void* hole_;
+  const Map arena_{kArena};
+  const Map read_only_{kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS};
+  const Map hole_{kArena, PROT_NONE};
   std::uint32_t pd_ = 0;
   std::uint32_t cq_ = 0;
 };
@@ -470,8 +452,7 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
   report(accepted > calls / 20, "random-requests",
          std::to_string(accepted) + " of " + std::to_string(calls) +
              " accepted: too few to mean much");
-  std::printf("# seed %llu: %u of %u accepted\n", static_cast<unsigned long long>(seed), accepted,
-              calls);
+  note("seed {}: {} of {} accepted", seed, accepted, calls);
 }
 
 void run(std::uint64_t seed, unsigned calls) {
@@ -488,13 +469,8 @@ void run(std::uint64_t seed, unsigned calls) {
   record_tests(path, kDevice);
   core_refusals(path);
   at_random(path, seed, calls);
-  Counts after;
-  for (int i = 0; i < 100; ++i) {
-    after = read_counts(kDevice);
-    if (after == before) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  report(after == before, "nothing-is-left", difference(before, after));
+  const std::string left = settle(kDevice, before, std::chrono::seconds(2));
+  report(left.empty(), "nothing-is-left", left);
   const std::int64_t charged_after = charged_pages();
   report(charged_after == charged_before, "nothing-stays-charged",
          std::to_string(charged_after - charged_before) + " pages");

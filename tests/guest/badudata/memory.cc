@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "counts.h"
+#include "map.h"
 #include "uverbs.h"
 
 namespace guest::uverbs {
@@ -41,35 +42,11 @@ enum : std::uint32_t {
 
 enum : std::uint32_t { kTrans = 1, kPd = 2, kAccess = 4 };
 
-void* map_anonymous(int prot, int flags) {
-  void* memory = mmap(nullptr, kArena, prot, flags | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  return memory;
-}
-
 // An open device with a PD, and memory.
 class Bench {
  public:
   explicit Bench(const std::string& path)
-      : verbs(path, sizeof(tern_uresp_alloc_ucontext)),
-        arena_(map_anonymous(PROT_READ | PROT_WRITE, MAP_PRIVATE)),
-        read_only_(map_anonymous(PROT_READ, MAP_SHARED)) {
-    pd = alloc_pd();
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    munmap(arena_, kArena);
-    munmap(read_only_, kArena);
-  }
-
-  std::uint32_t alloc_pd() {
-    Request request{.command = IB_USER_VERBS_CMD_ALLOC_PD};
-    append(request.core, ib_uverbs_alloc_pd{});
-    request.core_response = sizeof(ib_uverbs_alloc_pd_resp);
-    if (verbs.call(request)) throw std::runtime_error("no PD");
-    return verbs.response<ib_uverbs_alloc_pd_resp>().pd_handle;
-  }
+      : verbs(path, sizeof(tern_uresp_alloc_ucontext)), pd(verbs.alloc_pd()) {}
 
   std::uint32_t reg_mr(std::uint64_t start, std::uint32_t access) {
     ib_uverbs_reg_mr core = {};
@@ -84,17 +61,15 @@ class Bench {
     return verbs.response<ib_uverbs_reg_mr_resp>().mr_handle;
   }
 
-  [[nodiscard]] std::uint64_t arena() const { return reinterpret_cast<std::uint64_t>(arena_); }
-  [[nodiscard]] std::uint64_t read_only() const {
-    return reinterpret_cast<std::uint64_t>(read_only_);
-  }
+  [[nodiscard]] std::uint64_t arena() const { return arena_.address(); }
+  [[nodiscard]] std::uint64_t read_only() const { return read_only_.address(); }
 
   Uverbs verbs;
   std::uint32_t pd = 0;
 
  private:
-  void* arena_;
-  void* read_only_;
+  const Map arena_{kArena};
+  const Map read_only_{kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS};
 };
 
 // Both core structures end in a flexible array member, which ISO C++ lacks.
@@ -163,7 +138,7 @@ void regions(Bench& bench) {
   good.core.flags = kTrans | kPd | kAccess;
   good.core.start = good.core.hca_va = bench.arena() + kPage;
   good.core.length = kPage;
-  good.core.pd_handle = bench.alloc_pd();
+  good.core.pd_handle = bench.verbs.alloc_pd();
   good.core.access_flags = kLocalWrite | kRemoteAll | kBind;
   const int err = call(good);
   if (err == EOPNOTSUPP) {

@@ -275,54 +275,51 @@ void refused_regions(const Scene& env) {
 }  // namespace
 
 std::vector<Test> api_tests(const Scene& env) {
-  const auto test = [&env](const char* name, void (*run)(const Scene&)) {
-    return Test{name, [&env, run] { run(env); }};
-  };
-  return {
-      test("max-size", max_size),
-      test("alloc-lengths", lengths),
-      test("alloc-alignments", alignments),
-      test("alloc-comp-mask", comp_mask),
-      test("exhaustion", exhaustion),
-      test("every-page", pages),
-      test("zeroed", zeroed),
-      test("copies", copies),
-      {"copy-not-in-words",
-       [&env] {
-         refused_copies(
-             env,
-             {{1, 4}, {2, 4}, {3, 8}, {0, 1}, {0, 2}, {0, 3}, {4, 5}, {1, 3}, {2, 2}, {1021, 3}},
-             EINVAL);
-       }},
-      {"copy-out-of-range",
-       [&env] {
-         refused_copies(env,
-                        {{1024, 4},
-                         {1020, 8},
-                         {0, 1028},
-                         {4, 1024},
-                         {4096, 4},
-                         {1UL << 32, 4},
-                         {0, 1UL << 32},
-                         {1028, 0}},
-                        EFAULT);
-       }},
-      {"copy-wraps",
-       [&env] {
-         refused_copies(env,
-                        {{kMost - 3, 4},
-                         {kMost - 3, 8},
-                         {kMost - 1023, 1024},
-                         {8, kMost - 3},
-                         {4, kMost - 7},
-                         {1UL << 63, 1UL << 63},
-                         {kMost - 3, 0}},
-                        EFAULT);
-       }},
-      test("free-busy", free_busy),
-      test("regions", regions),
-      test("refused-regions", refused_regions),
-  };
+  return tests_of(
+      env,
+      {{"max-size", max_size},
+       {"alloc-lengths", lengths},
+       {"alloc-alignments", alignments},
+       {"alloc-comp-mask", comp_mask},
+       {"exhaustion", exhaustion},
+       {"every-page", pages},
+       {"zeroed", zeroed},
+       {"copies", copies},
+       {"copy-not-in-words",
+        [](const Scene& scene) {
+          refused_copies(
+              scene,
+              {{1, 4}, {2, 4}, {3, 8}, {0, 1}, {0, 2}, {0, 3}, {4, 5}, {1, 3}, {2, 2}, {1021, 3}},
+              EINVAL);
+        }},
+       {"copy-out-of-range",
+        [](const Scene& scene) {
+          refused_copies(scene,
+                         {{1024, 4},
+                          {1020, 8},
+                          {0, 1028},
+                          {4, 1024},
+                          {4096, 4},
+                          {1UL << 32, 4},
+                          {0, 1UL << 32},
+                          {1028, 0}},
+                         EFAULT);
+        }},
+       {"copy-wraps",
+        [](const Scene& scene) {
+          refused_copies(scene,
+                         {{kMost - 3, 4},
+                          {kMost - 3, 8},
+                          {kMost - 1023, 1024},
+                          {8, kMost - 3},
+                          {4, kMost - 7},
+                          {1UL << 63, 1UL << 63},
+                          {kMost - 3, 0}},
+                         EFAULT);
+        }},
+       {"free-busy", free_busy},
+       {"regions", regions},
+       {"refused-regions", refused_regions}});
 }
 
 }  // namespace guest

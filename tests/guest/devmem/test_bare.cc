@@ -44,21 +44,13 @@ void no_bind(const Scene& env) {
   QpSpec spec{.type = IBV_QPT_RC,
               .send_cq = cq.get(),
               .recv_cq = cq.get(),
-              .cap = {.max_send_wr = 4,
-                      .max_recv_wr = 4,
-                      .max_send_sge = 1,
-                      .max_recv_sge = 1,
-                      .max_inline_data = 0},
               .send_ops = kRcSendOps | IBV_QP_EX_WITH_BIND_MW};
   errno = 0;
   require(try_create_qp(env.dev, spec) == nullptr, "a QP with IBV_QP_EX_WITH_BIND_MW");
   require_err(errno, EOPNOTSUPP, "a QP with IBV_QP_EX_WITH_BIND_MW");
   spec.send_ops = kRcSendOps;
-  const QpPtr qp = try_create_qp(env.dev, spec);
-  require(qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
-  const Connection how{.mtu = env.dev.active_mtu()};
-  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = env.dev.gid()};
-  connect(qp.get(), env.dev, how, self, self);
+  const QpPtr qp = create_qp(env.dev, spec);
+  connect_to_itself(qp.get(), env.dev);
   const Memory memory(env.dev.pd(), 4096, kAllAccess);
   ibv_sge sge = memory.sge(0, 64);
   ibv_send_wr wr{};
@@ -99,12 +91,12 @@ void other_things(const Scene& env) {
 }  // namespace
 
 std::vector<Test> bare_tests(const Scene& env) {
-  const auto test = [&env](const char* name, void (*run)(const Scene&)) {
-    return Test{name, [&env, run] { run(env); }};
-  };
-  return {test("not-advertised", not_advertised), test("no-device-memory", no_device_memory),
-          test("no-window", no_window),           test("no-bind", no_bind),
-          test("other-things", other_things),     test("no-object", no_object)};
+  return tests_of(env, {{"not-advertised", not_advertised},
+                        {"no-device-memory", no_device_memory},
+                        {"no-window", no_window},
+                        {"no-bind", no_bind},
+                        {"other-things", other_things},
+                        {"no-object", no_object}});
 }
 
 }  // namespace guest

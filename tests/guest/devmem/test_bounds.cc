@@ -246,28 +246,21 @@ void words_beside(const Scene& env) {
 }  // namespace
 
 std::vector<Test> bounds_tests(const Scene& env) {
-  const auto test = [&env](const char* name, void (*run)(const Scene&)) {
-    return Test{name, [&env, run] { run(env); }};
-  };
-  const auto with = [&env](const char* name, void (*run)(const Scene&, ibv_wr_opcode),
-                           ibv_wr_opcode opcode) {
-    return Test{name, [&env, run, opcode] { run(env, opcode); }};
-  };
-  return {
-      with("write-inside-part", inside, IBV_WR_RDMA_WRITE),
-      with("read-inside-part", inside, IBV_WR_RDMA_READ),
-      with("write-outside-part", outside, IBV_WR_RDMA_WRITE),
-      with("read-outside-part", outside, IBV_WR_RDMA_READ),
-      with("atomic-outside-part", outside, IBV_WR_ATOMIC_FETCH_AND_ADD),
-      test("sge-outside-part", outside_here),
-      test("receive-outside-part", receive_outside),
-      test("rights", rights),
-      test("misaligned-atomic", misaligned_atomic),
-      test("foreign-and-stale-key", foreign_and_stale),
-      test("store-then-doorbell", store_then_doorbell),
-      test("store-then-completion", store_then_completion),
-      test("words-beside", words_beside),
-  };
+  return tests_of(
+      env, {{"write-inside-part", [](const Scene& scene) { inside(scene, IBV_WR_RDMA_WRITE); }},
+            {"read-inside-part", [](const Scene& scene) { inside(scene, IBV_WR_RDMA_READ); }},
+            {"write-outside-part", [](const Scene& scene) { outside(scene, IBV_WR_RDMA_WRITE); }},
+            {"read-outside-part", [](const Scene& scene) { outside(scene, IBV_WR_RDMA_READ); }},
+            {"atomic-outside-part",
+             [](const Scene& scene) { outside(scene, IBV_WR_ATOMIC_FETCH_AND_ADD); }},
+            {"sge-outside-part", outside_here},
+            {"receive-outside-part", receive_outside},
+            {"rights", rights},
+            {"misaligned-atomic", misaligned_atomic},
+            {"foreign-and-stale-key", foreign_and_stale},
+            {"store-then-doorbell", store_then_doorbell},
+            {"store-then-completion", store_then_completion},
+            {"words-beside", words_beside}});
 }
 
 }  // namespace guest

@@ -30,14 +30,14 @@
 namespace guest {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kLimit = std::chrono::seconds(60);
 
 std::uint64_t Where::count(const char* name) const {
   return static_cast<std::uint64_t>(read_counts(device).at(name));
 }
 
 void Where::expect_count(const char* name, std::uint64_t expected) const {
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kLimit;
   std::uint64_t now = count(name);
   while (now != expected && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -76,13 +76,8 @@ namespace {
 void sealed(const Where& where, const Test& test) {
   const Counts before = read_counts(where.device);
   test.run();
-  const auto end = Clock::now() + kPatience;
-  Counts now = read_counts(where.device);
-  while (now != before && Clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    now = read_counts(where.device);
-  }
-  require(now == before, "left behind: {}", difference(before, now));
+  const std::string left = settle(where.device, before, kLimit);
+  require(left.empty(), "left behind: {}", left);
 }
 
 // The first process that uses the device, and the first one that is killed, leave caches behind for

@@ -150,18 +150,14 @@ void one_of_many(const Where& where) {
 }  // namespace
 
 std::vector<Test> death_tests(const Where& where) {
-  const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Test{name, [&where, run] { run(where); }};
-  };
-  return {
-      test("killed-with-an-allocation", with_an_allocation),
-      test("killed-with-regions", with_regions),
-      test("killed-with-freed-and-mapped", with_freed_and_mapped),
-      {"killed-under-writes", [&where] { with_traffic(where, IBV_WR_RDMA_WRITE); }},
-      {"killed-under-reads", [&where] { with_traffic(where, IBV_WR_RDMA_READ); }},
-      test("killed-at-any-moment", at_any_moment),
-      test("killed-one-of-many", one_of_many),
-  };
+  return tests_of(
+      where, {{"killed-with-an-allocation", with_an_allocation},
+              {"killed-with-regions", with_regions},
+              {"killed-with-freed-and-mapped", with_freed_and_mapped},
+              {"killed-under-writes", [](const Where& at) { with_traffic(at, IBV_WR_RDMA_WRITE); }},
+              {"killed-under-reads", [](const Where& at) { with_traffic(at, IBV_WR_RDMA_READ); }},
+              {"killed-at-any-moment", at_any_moment},
+              {"killed-one-of-many", one_of_many}});
 }
 
 }  // namespace guest

@@ -314,18 +314,13 @@ void neighbours(const Where& where) {
 }  // namespace
 
 std::vector<Test> isolation_tests(const Where& where) {
-  const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Test{name, [&where, run] { run(where); }};
-  };
-  return {
-      test("zeroed-for-another", zeroed_for_another),
-      test("zeroed-after-the-device", zeroed_after_the_device),
-      test("free-with-a-mapping", free_with_a_mapping),
-      test("mapping-of-a-forked-process", mapping_of_a_forked_process),
-      test("no-mapping-beyond", no_mapping_beyond),
-      test("nothing-of-another", nothing_of_another),
-      test("neighbours", neighbours),
-  };
+  return tests_of(where, {{"zeroed-for-another", zeroed_for_another},
+                          {"zeroed-after-the-device", zeroed_after_the_device},
+                          {"free-with-a-mapping", free_with_a_mapping},
+                          {"mapping-of-a-forked-process", mapping_of_a_forked_process},
+                          {"no-mapping-beyond", no_mapping_beyond},
+                          {"nothing-of-another", nothing_of_another},
+                          {"neighbours", neighbours}});
 }
 
 }  // namespace guest

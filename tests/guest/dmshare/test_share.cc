@@ -73,15 +73,19 @@ Exported hear_exported(const Talk& talk) {
   return {fd, word(0), word(1), word(2), word(3), word(4), word(5), word(6), w[7]};
 }
 
+ContextPtr import_device(int fd) {
+  ContextPtr context(ibv_import_device(fd));
+  require(context != nullptr, "ibv_import_device: {}", errno_name(errno));
+  return context;
+}
+
 // All exported objects, imported; the destructor unimports them.
 class Imported {
  public:
-  explicit Imported(const Exported& from) : from_(from) {
-    context_ = ibv_import_device(from.fd);
-    require(context_ != nullptr, "ibv_import_device: {}", errno_name(errno));
-    pd_ = ibv_import_pd(context_, from.pd);
+  explicit Imported(const Exported& from) : from_(from), dev_(import_device(from.fd), -1) {
+    pd_ = ibv_import_pd(context(), from.pd);
     require(pd_ != nullptr, "ibv_import_pd: {}", errno_name(errno));
-    dm_ = ibv_import_dm(context_, from.dm);
+    dm_ = ibv_import_dm(context(), from.dm);
     require(dm_ != nullptr, "ibv_import_dm: {}", errno_name(errno));
     region_ = ibv_import_mr(pd_, from.region);
     plain_ = ibv_import_mr(pd_, from.plain);
@@ -94,10 +98,10 @@ class Imported {
     if (region_ != nullptr) ibv_unimport_mr(region_);
     if (dm_ != nullptr) ibv_unimport_dm(dm_);
     if (pd_ != nullptr) ibv_unimport_pd(pd_);
-    note_destroy("ibv_close_device", ibv_close_device(context_));
   }
 
-  [[nodiscard]] ibv_context* context() const { return context_; }
+  [[nodiscard]] const Device& device() const { return dev_; }
+  [[nodiscard]] ibv_context* context() const { return dev_.context(); }
   [[nodiscard]] ibv_pd* pd() const { return pd_; }
   [[nodiscard]] ibv_dm* dm() const { return dm_; }
   [[nodiscard]] ibv_mr* region() const { return region_; }
@@ -132,51 +136,29 @@ class Imported {
 
  private:
   Exported from_;
-  ibv_context* context_ = nullptr;
+  Device dev_;
   ibv_pd* pd_ = nullptr;
   ibv_dm* dm_ = nullptr;
   ibv_mr* region_ = nullptr;
   ibv_mr* plain_ = nullptr;
 };
 
-// Two QPs of the importer on the imported PD. `own` provides GID and MTU.
+// Two QPs of the importer on the imported PD.
 class ImportedPair {
  public:
-  ImportedPair(const Device& own, const Imported& from)
-      : cq_(ibv_create_cq(from.context(), 16, nullptr, nullptr, 0)) {
-    require(cq_ != nullptr, "ibv_create_cq: {}", errno_name(errno));
-    for (QpPtr* qp : {&a_, &b_}) {
-      ibv_qp_init_attr attr{};
-      attr.send_cq = attr.recv_cq = cq_.get();
-      attr.qp_type = IBV_QPT_RC;
-      attr.cap = {.max_send_wr = 8,
-                  .max_recv_wr = 8,
-                  .max_send_sge = 1,
-                  .max_recv_sge = 1,
-                  .max_inline_data = 0};
-      qp->reset(ibv_create_qp(from.pd(), &attr));
-      require(*qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
-    }
-    const Connection how{.mtu = own.active_mtu()};
-    const Endpoint a{.qpn = a_->qp_num, .psn = 1, .gid = own.gid()};
-    const Endpoint b{.qpn = b_->qp_num, .psn = 2, .gid = own.gid()};
-    connect(a_.get(), own, how, a, b);
-    connect(b_.get(), own, how, b, a);
-  }
+  explicit ImportedPair(const Imported& from)
+      : cq_(create_cq(from.device(), 16)),
+        pair_(from.device(),
+              alike({.memory = 0, .pd = from.pd(), .send_cq = cq_.get(), .recv_cq = cq_.get()})) {}
 
   void run(ibv_wr_opcode opcode, const ibv_sge& sge, std::uint64_t raddr,
            std::uint32_t rkey) const {
-    const Send send{.opcode = opcode, .sges = {sge}, .raddr = raddr, .rkey = rkey};
-    const int err = post(a_.get(), Api::kPost, send);
-    require(err == 0, "ibv_post_send: {}", errno_name(err));
-    const ibv_wc wc = poll(cq_.get(), 1).front();
-    require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
+    pair_.run({.opcode = opcode, .sges = {sge}, .raddr = raddr, .rkey = rkey});
   }
 
  private:
   CqPtr cq_;
-  QpPtr a_;
-  QpPtr b_;
+  Pair pair_;
 };
 
 // An exporter, and an importer of its objects.
@@ -243,10 +225,9 @@ void same_bytes(const Where& where) {
 
 // The importer's requests move bytes between the exporter's memory and the device memory. The
 // importer sends the parent the orders for the exporter.
-void move_bytes(const Where& where, const Exported& from, const Talk& talk) {
+void move_bytes(const Talk& talk, const Exported& from) {
   const Imported all(from);
-  const Device own = where.open();
-  const ImportedPair pair(own, all);
+  const ImportedPair pair(all);
   const ibv_sge host{.addr = from.address, .length = kLength, .lkey = all.plain()->lkey};
   const ibv_sge device{.addr = 0, .length = kLength, .lkey = all.region()->lkey};
   std::vector<std::byte> bytes(kLength);
@@ -270,8 +251,7 @@ void move_bytes(const Where& where, const Exported& from, const Talk& talk) {
 }
 
 void requests(const Where& where) {
-  Sides sides(where,
-              [&where](const Talk& talk, const Exported& from) { move_bytes(where, from, talk); });
+  Sides sides(where, move_bytes);
   for (int i = 0; i < 3; i++) {
     static_cast<void>(sides.first.ask(sides.second.talk().hear()));
     sides.second.talk().tell();
@@ -383,15 +363,14 @@ void destroyed_by_the_importer(const Where& where) {
 
 // Both hold the file open: the importer continues after the exporter's death.
 void exporter_dies(const Where& where) {
-  Sides sides(where, [&where](const Talk& talk, const Exported& from) {
+  Sides sides(where, [](const Talk& talk, const Exported& from) {
     const Imported all(from);
-    const Device own = where.open();
     talk.tell();
     talk.wait();
     std::vector<std::byte> bytes(kLength);
     fill(bytes, 41);
     dm_write(all.dm(), 0, bytes);
-    const ImportedPair pair(own, all);
+    const ImportedPair pair(all);
     const Memory memory(all.pd(), kLength, kAllAccess);
     pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
     require(!mismatch(memory.bytes(), 41), "the device memory differs");
@@ -412,10 +391,9 @@ void exporter_dies(const Where& where) {
 
 // The importer dies. Objects that it created in the file stay until the file is closed.
 void importer_dies(const Where& where) {
-  Sides sides(where, [&where](const Talk& talk, const Exported& from) {
+  Sides sides(where, [](const Talk& talk, const Exported& from) {
     const Imported all(from);
-    const Device own = where.open();
-    const ImportedPair pair(own, all);
+    const ImportedPair pair(all);
     const Memory memory(all.pd(), kLength, kAllAccess);
     talk.tell();
     for (;;) pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
@@ -433,10 +411,9 @@ void importer_dies(const Where& where) {
 
 void both_die(const Where& where) {
   for (int round = 0; round < 4; round++) {
-    Sides sides(where, [&where](const Talk& talk, const Exported& from) {
+    Sides sides(where, [](const Talk& talk, const Exported& from) {
       const Imported all(from);
-      const Device own = where.open();
-      const ImportedPair pair(own, all);
+      const ImportedPair pair(all);
       const Memory memory(all.pd(), kLength, kAllAccess);
       talk.tell();
       for (;;) pair.run(IBV_WR_RDMA_WRITE, memory.sge(0, kLength), 0, all.region()->rkey);
@@ -451,20 +428,15 @@ void both_die(const Where& where) {
 }  // namespace
 
 std::vector<Test> share_tests(const Where& where) {
-  const auto test = [&where](const char* name, void (*run)(const Where&)) {
-    return Test{name, [&where, run] { run(where); }};
-  };
-  return {
-      test("import-same-keys", same_keys),
-      test("import-same-bytes", same_bytes),
-      test("import-requests", requests),
-      test("unimport-leaves-all", unimport_leaves_all),
-      test("import-refused", refused_imports),
-      test("destroyed-by-the-importer", destroyed_by_the_importer),
-      test("exporter-dies", exporter_dies),
-      test("importer-dies", importer_dies),
-      test("both-die", both_die),
-  };
+  return tests_of(where, {{"import-same-keys", same_keys},
+                          {"import-same-bytes", same_bytes},
+                          {"import-requests", requests},
+                          {"unimport-leaves-all", unimport_leaves_all},
+                          {"import-refused", refused_imports},
+                          {"destroyed-by-the-importer", destroyed_by_the_importer},
+                          {"exporter-dies", exporter_dies},
+                          {"importer-dies", importer_dies},
+                          {"both-die", both_die}});
 }
 
 }  // namespace guest

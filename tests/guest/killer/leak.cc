@@ -11,19 +11,10 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "verbs.h"
+
 namespace guest::killer {
 namespace {
-
-ibv_context* open_device(const std::string& device) {
-  int n = 0;
-  ibv_device** list = ibv_get_device_list(&n);
-  ibv_context* verbs = nullptr;
-  for (int i = 0; i < n; ++i) {
-    if (ibv_get_device_name(list[i]) == device) verbs = ibv_open_device(list[i]);
-  }
-  if (list != nullptr) ibv_free_device_list(list);
-  return verbs;
-}
 
 // Memory without huge pages: a contiguous region needs no page list, so page_entries would not
 // move.
@@ -38,7 +29,7 @@ void* scattered_memory(std::size_t length) {
 // Creates at least one object of each type.
 bool make_objects(const std::string& device) {
   constexpr std::size_t length = std::size_t{4} << 20;
-  ibv_context* const verbs = open_device(device);
+  ibv_context* const verbs = open_context(device);
   if (verbs == nullptr) return false;
   ibv_pd* const pd = ibv_alloc_pd(verbs);
   ibv_cq* const cq = ibv_create_cq(verbs, 16, nullptr, nullptr, 0);
@@ -46,11 +37,7 @@ bool make_objects(const std::string& device) {
   if (pd == nullptr || cq == nullptr || memory == nullptr) return false;
   ibv_qp_init_attr qp = {};
   qp.send_cq = qp.recv_cq = cq;
-  qp.cap = {.max_send_wr = 8,
-            .max_recv_wr = 8,
-            .max_send_sge = 1,
-            .max_recv_sge = 1,
-            .max_inline_data = 0};
+  qp.cap = capacity(8, 8);
   qp.qp_type = IBV_QPT_RC;
   ibv_srq_init_attr srq = {};
   srq.attr.max_wr = 8;

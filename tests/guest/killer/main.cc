@@ -34,7 +34,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +51,7 @@
 
 #include "counts.h"
 #include "leak.h"
+#include "map.h"
 #include "program.h"
 #include "shared.h"
 #include "walk.h"
@@ -101,10 +101,6 @@ struct Plan {
 class Killer {
  public:
   explicit Killer(const Settings& settings) : settings_(settings) {
-    void* memory =
-        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    shared_ = new (memory) Shared{};
     // Orphaned children are reparented to us, so that we reap all of them.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
@@ -124,7 +120,7 @@ class Killer {
   std::string describe() const;
 
   const Settings settings_;
-  Shared* shared_;
+  Shared* const shared_ = new_shared<Shared>();
   Counts baseline_;
   bool clean_ = true;  // nothing is left so far
   unsigned by_moment_ = 0;
@@ -207,20 +203,13 @@ std::string Killer::describe() const {
   return text.empty() ? "before the first verb" : "after " + text;
 }
 
-// Waits for the counts to return: the kernel frees a process's objects a moment after its end.
 bool Killer::judge(const std::string& name, std::uint64_t seed) {
-  const auto deadline = Clock::now() + std::chrono::seconds(30);
-  Counts now = read_counts(settings_.device);
-  while (now != baseline_ && Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(20));
-    now = read_counts(settings_.device);
-  }
-  if (now == baseline_) return true;
+  const std::string left = settle(settings_.device, baseline_, std::chrono::seconds(30));
+  if (left.empty()) return true;
   clean_ = false;
   report(false, name,
-         std::format("killed {}: {}; again: killer --replay {:#x}", describe(),
-                     difference(baseline_, now), seed));
-  baseline_ = now;
+         std::format("killed {}: {}; again: killer --replay {:#x}", describe(), left, seed));
+  baseline_ = read_counts(settings_.device);
   return false;
 }
 
@@ -239,20 +228,18 @@ void Killer::run_all() {
   std::this_thread::sleep_for(milliseconds(500));
   baseline_ = read_counts(settings_.device);
   by_moment_ = 0;
-  std::printf("# seed %llu\n", static_cast<unsigned long long>(settings_.seed));
+  note("seed {}", settings_.seed);
   const auto begin = Clock::now();
   for (unsigned i = 1; i <= settings_.rounds; ++i) {
     const std::uint64_t seed = seeds.next();
     round(seed);
     remember_round();
-    if (settings_.verbose)
-      std::printf("# %u %#llx: %s\n", i, static_cast<unsigned long long>(seed), describe().c_str());
+    if (settings_.verbose) note("{} {:#x}: {}", i, seed, describe());
     judge("round-" + std::to_string(i), seed);
   }
   if (clean_) report(true, std::format("nothing-is-left-after-{}-kills", settings_.rounds));
-  std::printf("# %u of them at a moment, the others after a verb; %lld s\n", by_moment_,
-              static_cast<long long>(
-                  std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count()));
+  note("{} of them at a moment, the others after a verb; {}", by_moment_,
+       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin));
   for (std::size_t i = 0; i < kKinds; ++i) {
     const unsigned wanted = std::max(settings_.rounds / 20, 1U);
     const bool enough = rounds_with_[i] >= wanted;

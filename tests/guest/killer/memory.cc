@@ -129,24 +129,12 @@ bool Walk::in_use(const ibv_dm* dm) const {
 // A region with bound windows is busy, and so is device memory with regions: both stay.
 void Walk::destroy_memory() {
   switch (random_.below(4)) {
-    case 0:
-    case 1:
-      if (const auto* mr = any(mrs_)) {
-        if (ibv_dereg_mr(mr->object) == 0) forget(mrs_, mr);
-        step("ibv_dereg_mr");
-      }
-      break;
     case 2:
-      if (const auto* mw = any(mws_)) {
-        if (ibv_dealloc_mw(mw->object) == 0) forget(mws_, mw);
-        step("ibv_dealloc_mw");
-      }
-      break;
+      return drop(mws_, "ibv_dealloc_mw");
+    case 3:
+      return drop(dms_, "ibv_free_dm");
     default:
-      if (const auto* dm = any(dms_); dm != nullptr && !(options_.orderly && in_use(dm->object))) {
-        if (ibv_free_dm(dm->object) == 0) forget(dms_, dm);
-        step("ibv_free_dm");
-      }
+      return drop(mrs_, "ibv_dereg_mr");
   }
 }
 

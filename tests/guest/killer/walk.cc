@@ -14,10 +14,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "verbs.h"
+
 namespace guest::killer {
 namespace {
-
-constexpr std::uint32_t kQkey = 0x11111111;
 
 constexpr ibv_qp_type type_of(Kind kind) {
   switch (kind) {
@@ -32,18 +32,6 @@ constexpr ibv_qp_type type_of(Kind kind) {
     default:
       return IBV_QPT_RC;
   }
-}
-
-int ipv4_gid(ibv_context* context) {
-  ibv_gid_entry entries[64];
-  const ssize_t n = ibv_query_gid_table(context, entries, 64, 0);
-  for (ssize_t i = 0; i < n; ++i) {
-    const auto* raw = entries[i].gid.raw;
-    if (raw[10] == 0xff && raw[11] == 0xff && raw[0] == 0 && raw[9] == 0) {
-      return static_cast<int>(entries[i].gid_index);
-    }
-  }
-  return -1;
 }
 
 // The multicast GID ::ffff:239.1.1.n.
@@ -121,26 +109,20 @@ Walk::Queue* Walk::any_queue(Kind kind, bool connected, ibv_context* context) {
 }
 
 void Walk::open_device() {
-  int n = 0;
-  ibv_device** list = ibv_get_device_list(&n);
-  ibv_context* verbs = nullptr;
-  for (int i = 0; i < n; ++i) {
-    if (ibv_get_device_name(list[i]) == options_.device) verbs = ibv_open_device(list[i]);
-  }
-  if (list != nullptr) ibv_free_device_list(list);
+  ibv_context* const verbs = open_context(options_.device);
   step("ibv_open_device");
   if (verbs == nullptr) return;
   // Reads must not block on an event that may never come.
   fcntl(verbs->async_fd, F_SETFL, fcntl(verbs->async_fd, F_GETFL) | O_NONBLOCK);
   Context context{.verbs = verbs, .attr = {}, .gid = {}, .gid_index = 0};
-  const int index = ipv4_gid(verbs);
-  if (ibv_query_device(verbs, &context.attr) != 0 || index < 0 ||
-      ibv_query_gid(verbs, 1, index, &context.gid) != 0) {
+  const auto gid = ipv4_gid(verbs);
+  if (!gid || ibv_query_device(verbs, &context.attr) != 0) {
     ibv_close_device(verbs);
     step("ibv_close_device");
     return;
   }
-  context.gid_index = static_cast<std::uint8_t>(index);
+  context.gid = gid->gid;
+  context.gid_index = static_cast<std::uint8_t>(gid->gid_index);
   contexts_.push_back(context);
   role_.missing[kSrq] = context.attr.max_srq == 0;
   role_.missing[kMcast] = context.attr.max_mcast_grp == 0;
@@ -367,46 +349,21 @@ void Walk::detach() {
 
 void Walk::connect_one(Queue& queue, std::uint32_t peer) {
   const Context* context = context_of(queue.context);
-  const bool rc = queue.kind == kRc || queue.kind == kXrcSend;
-  const bool target = queue.kind == kRc || queue.kind == kXrcRecv;
-  ibv_qp_attr a = {};
-  a.qp_state = IBV_QPS_INIT;
-  a.port_num = 1;
-  a.qkey = kQkey;
-  a.qp_access_flags = queue.kind == kUc ? IBV_ACCESS_REMOTE_WRITE
-                                        : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int err = ibv_modify_qp(queue.object, &a,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                              (queue.kind == kUd ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+  const Connection how{.mtu = IBV_MTU_1024,
+                       .qp_access = queue.kind == kUc
+                                        ? IBV_ACCESS_REMOTE_WRITE
+                                        : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+                       .timeout = 14,
+                       .max_dest_rd_atomic = 4};
+  int err = to_init(queue.object, how);
   step("ibv_modify_qp to INIT");
   if (err) return;
-  a = {};
-  a.qp_state = IBV_QPS_RTR;
-  a.path_mtu = IBV_MTU_1024;
-  a.dest_qp_num = peer;
-  a.min_rnr_timer = 12;
-  a.max_dest_rd_atomic = 4;
-  a.ah_attr.is_global = 1;
-  a.ah_attr.port_num = 1;
-  a.ah_attr.grh.dgid = context->gid;
-  a.ah_attr.grh.sgid_index = context->gid_index;
-  a.ah_attr.grh.hop_limit = 64;
-  int mask = IBV_QP_STATE;
-  if (queue.kind != kUd) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (target) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  err = ibv_modify_qp(queue.object, &a, mask);
+  err = to_rtr(queue.object, context->gid_index, how, {.qpn = peer, .gid = context->gid});
   step("ibv_modify_qp to RTR");
   if (err) return;
   queue.connected = true;
   if (queue.kind == kXrcRecv) return;
-  a = {};
-  a.qp_state = IBV_QPS_RTS;
-  a.timeout = 14;
-  a.retry_cnt = a.rnr_retry = 7;
-  a.max_rd_atomic = 4;
-  mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (rc) mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-  ibv_modify_qp(queue.object, &a, mask);
+  to_rts(queue.object, how, 0);
   step("ibv_modify_qp to RTS");
 }
 
@@ -613,52 +570,25 @@ bool Walk::in_use(const ibv_xrcd* xrcd) const {
 }
 
 void Walk::destroy() {
-  const auto spared = [&](const auto* object) { return options_.orderly && in_use(object); };
   switch (random_.below(11)) {
-    case 0:
-    case 9:
-    case 10:
-      destroy_memory();
-      break;
     case 1:
     case 2:
       if (Queue* queue = any(qps_)) destroy_qp(*queue);
-      break;
+      return;
     case 3:
-      if (const auto* cq = any(cqs_); cq != nullptr && !spared(cq->object)) {
-        if (ibv_destroy_cq(cq->object) == 0) forget(cqs_, cq);
-        step("ibv_destroy_cq");
-      }
-      break;
+      return drop(cqs_, "ibv_destroy_cq");
     case 4:
-      if (const auto* srq = any(srqs_); srq != nullptr && !spared(srq->object)) {
-        if (ibv_destroy_srq(srq->object) == 0) forget(srqs_, srq);
-        step("ibv_destroy_srq");
-      }
-      break;
+      return drop(srqs_, "ibv_destroy_srq");
     case 5:
-      if (const auto* ah = any(ahs_)) {
-        if (ibv_destroy_ah(ah->object) == 0) forget(ahs_, ah);
-        step("ibv_destroy_ah");
-      }
-      break;
+      return drop(ahs_, "ibv_destroy_ah");
     case 6:
-      if (const auto* pd = any(pds_); pd != nullptr && !spared(pd->object)) {
-        if (ibv_dealloc_pd(pd->object) == 0) forget(pds_, pd);
-        step("ibv_dealloc_pd");
-      }
-      break;
+      return drop(pds_, "ibv_dealloc_pd");
     case 7:
-      if (const auto* channel = any(channels_)) {
-        if (ibv_destroy_comp_channel(channel->object) == 0) forget(channels_, channel);
-        step("ibv_destroy_comp_channel");
-      }
-      break;
+      return drop(channels_, "ibv_destroy_comp_channel");
+    case 8:
+      return drop(xrcds_, "ibv_close_xrcd");
     default:
-      if (const auto* xrcd = any(xrcds_); xrcd != nullptr && !spared(xrcd->object)) {
-        if (ibv_close_xrcd(xrcd->object) == 0) forget(xrcds_, xrcd);
-        step("ibv_close_xrcd");
-      }
+      return destroy_memory();
   }
 }
 

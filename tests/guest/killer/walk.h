@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "owner.h"
 #include "shared.h"
 
 namespace guest::killer {
@@ -90,6 +91,9 @@ class Walk {
   [[nodiscard]] T* any(std::vector<T>& pool, ibv_context* context = nullptr);
   template <typename T>
   void forget(std::vector<T>& pool, const T* element);
+  // Destroys a random element. An orderly walk spares those in use.
+  template <typename T>
+  void drop(std::vector<T>& pool, const char* what);
   template <typename T>
   void forget_context(std::vector<T>& pool, ibv_context* context);
   Context* context_of(ibv_context* verbs);
@@ -172,6 +176,17 @@ T* Walk::any(std::vector<T>& pool, ibv_context* context) {
 template <typename T>
 void Walk::forget(std::vector<T>& pool, const T* element) {
   pool.erase(pool.begin() + (element - pool.data()));
+}
+
+template <typename T>
+void Walk::drop(std::vector<T>& pool, const char* what) {
+  const T* const victim = any(pool);
+  if (victim == nullptr) return;
+  if constexpr (requires { in_use(victim->object); }) {
+    if (options_.orderly && in_use(victim->object)) return;
+  }
+  if (guest::destroy(victim->object) == 0) forget(pool, victim);
+  step(what);
 }
 
 }  // namespace guest::killer

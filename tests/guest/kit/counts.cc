@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "failure.h"
 #include "lab.h"
@@ -68,6 +69,16 @@ std::string difference(const Counts& before, const Counts& after) {
     }
   }
   return text;
+}
+
+std::string settle(const std::string& device, const Counts& before, std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::string left = difference(before, read_counts(device));
+  while (!left.empty() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    left = difference(before, read_counts(device));
+  }
+  return left;
 }
 
 bool drivers_in_tree() {

@@ -3,6 +3,7 @@
 // pinned pages.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,6 +18,10 @@ Counts read_counts(const std::string& device);
 
 // Lists the counts that differ: "alive_qp 0 -> 2, ...".
 std::string difference(const Counts& before, const Counts& after);
+
+// Waits until the counts are as before: the kernel frees a process's objects a moment after its
+// end. Returns the difference that is left after the limit, or "".
+std::string settle(const std::string& device, const Counts& before, std::chrono::seconds limit);
 
 // Returns whether tern_ib was built in the kernel tree.
 bool drivers_in_tree();

@@ -80,8 +80,7 @@ void End::make_qp() {
                 .max_inline_data = spec_.inline_data};
     make.send_ops = send_ops(spec_.type) | spec_.more_ops;
   }
-  qp_ = try_create_qp(dev_, make);
-  if (!qp_) fail_errno("ibv_create_qp_ex");
+  qp_ = create_qp(dev_, make);
   cap_ = make.cap;
 }
 

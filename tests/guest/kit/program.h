@@ -5,9 +5,13 @@
 #include <getopt.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <format>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,6 +61,16 @@ struct Test {
   std::function<void()> run;
 };
 
+// Tests of functions that take one argument, which must outlive them.
+template <typename Arg>
+std::vector<Test> tests_of(
+    Arg& arg,
+    std::initializer_list<std::pair<const char*, std::type_identity_t<void (*)(Arg&)>>> all) {
+  std::vector<Test> tests;
+  for (const auto& [name, run] : all) tests.push_back({name, [&arg, run] { run(arg); }});
+  return tests;
+}
+
 struct Program {
   std::string group{};   // results are named GROUP/NAME, or NAME without a group
   std::string port{};    // the default of -p
@@ -89,6 +103,11 @@ inline bool run_test(const std::string& name, const std::function<void()>& body)
   return report(name, attempt(name, body));
 }
 void report_skip(const std::string& name, const std::string& why);
+// Prints a comment.
+template <typename... Args>
+void note(std::format_string<Args...> text, Args&&... args) {
+  std::printf("# %s\n", std::format(text, std::forward<Args>(args)...).c_str());
+}
 
 // Prints the plan and runs the tests whose names match a word of the command line, or all. `then`
 // is called after each.

@@ -15,9 +15,6 @@
 namespace guest {
 
 // ibv_free_dm() is a static inline function; a template argument needs one with linkage.
-inline int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
-using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
-
 constexpr unsigned kDmAccess = static_cast<unsigned>(kAllAccess) | IBV_ACCESS_ZERO_BASED;
 
 // Returns an empty pointer and sets errno if the call is refused.

@@ -111,6 +111,14 @@ int Uverbs::call(const Request& request) {
   return write(fd_, bytes.data(), bytes.size()) < 0 ? errno : 0;
 }
 
+std::uint32_t Uverbs::alloc_pd() {
+  Request pd{.command = IB_USER_VERBS_CMD_ALLOC_PD};
+  append(pd.core, ib_uverbs_alloc_pd{});
+  pd.core_response = sizeof(ib_uverbs_alloc_pd_resp);
+  require_err(call(pd), 0, "ALLOC_PD");
+  return response<ib_uverbs_alloc_pd_resp>().pd_handle;
+}
+
 std::string uverbs_path(const std::string& device) {
   for (int i = 0; i < 32; ++i) {
     const std::string name = "uverbs" + std::to_string(i);

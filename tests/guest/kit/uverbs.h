@@ -63,6 +63,8 @@ class Uverbs {
   // Returns 0 or an errno.
   int call(const Request& request);
   int call(Method& method) { return uverbs::call(fd_, method); }
+  // Returns the handle of a new PD. A refusal throws.
+  std::uint32_t alloc_pd();
   [[nodiscard]] int fd() const { return fd_; }
 
   template <typename T>

@@ -4,14 +4,15 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace guest {
 namespace {
@@ -43,24 +44,49 @@ void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status)
   require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
 }
 
-Device::Device(const std::string& name, int gid_index, Domain domain) {
-  int num = 0;
-  ibv_device** list = ibv_get_device_list(&num);
-  if (list == nullptr) fail_errno("ibv_get_device_list");
-  for (int i = 0; i < num; i++) {
-    if (name == ibv_get_device_name(list[i])) context_.reset(ibv_open_device(list[i]));
+ibv_context* open_context(const std::string& name) {
+  ibv_device** const list = ibv_get_device_list(nullptr);
+  if (list == nullptr) return nullptr;
+  ibv_context* context = nullptr;
+  for (ibv_device** device = list; *device != nullptr; device++) {
+    if (name == ibv_get_device_name(*device)) context = ibv_open_device(*device);
   }
   ibv_free_device_list(list);
+  return context;
+}
+
+std::optional<ibv_gid_entry> ipv4_gid(ibv_context* context) {
+  std::array<ibv_gid_entry, 64> entries{};
+  std::optional<ibv_gid_entry> found;
+  const ssize_t n = ibv_query_gid_table(context, entries.data(), entries.size(), 0);
+  for (ssize_t i = 0; i < n; i++) {
+    const ibv_gid_entry& entry = entries.at(static_cast<std::size_t>(i));
+    if (is_v4_mapped(entry.gid)) found = entry;
+  }
+  return found;
+}
+
+Device::Device(const std::string& name, int gid_index, Domain domain)
+    : context_(open_context(name)) {
   require(context_ != nullptr, "no device {}", name);
   pd_.reset(ibv_alloc_pd(context_.get()));
   if (!pd_) fail_errno("ibv_alloc_pd");
+  query(gid_index);
+  if (domain == Domain::kThread) make_parent();
+}
+
+Device::Device(ContextPtr context, int gid_index) : context_(std::move(context)) {
+  query(gid_index);
+}
+
+void Device::query(int gid_index) {
   if (ibv_query_device(context_.get(), &attr_) != 0 ||
       ibv_query_port(context_.get(), 1, &port_) != 0) {
     fail_errno("query");
   }
-  require(port_.state == IBV_PORT_ACTIVE, "port 1 of {} is not active", name);
+  require(port_.state == IBV_PORT_ACTIVE, "port 1 of {} is not active",
+          ibv_get_device_name(context_->device));
   choose_gid(gid_index);
-  if (domain == Domain::kThread) make_parent();
 }
 
 namespace {
@@ -143,22 +169,9 @@ MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 Memory::Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova)
-    : data_(nullptr), length_(length) {
-  void* map = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) fail_errno("mmap");
-  data_ = static_cast<std::byte*>(map);
-  base_ = iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
-  mr_.reset(ibv_reg_mr_iova(pd, data_, length, base_, static_cast<unsigned>(access)));
-  if (!mr_) {
-    const int err = errno;
-    ::munmap(data_, length_);
-    fail("ibv_reg_mr of {} bytes: {}", length, errno_name(err));
-  }
-}
-
-Memory::~Memory() {
-  mr_.reset();
-  ::munmap(data_, length_);
+    : map_(length), base_(iova.value_or(map_.address())) {
+  mr_.reset(ibv_reg_mr_iova(pd, map_.at(), length, base_, static_cast<unsigned>(access)));
+  if (!mr_) fail("ibv_reg_mr of {} bytes: {}", length, errno_name(errno));
 }
 
 std::uint64_t Memory::physical() const {
@@ -166,7 +179,7 @@ std::uint64_t Memory::physical() const {
   constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;
   std::uint64_t entry = 0;
   const int fd = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(data_) / kPage * 8);
+  const auto at = static_cast<off_t>(map_.address() / kPage * 8);
   const ssize_t got = ::pread(fd, &entry, sizeof(entry), at);
   ::close(fd);
   require(got == sizeof(entry) && (entry & kFrameMask) != 0, "no frame in /proc/self/pagemap");
@@ -175,12 +188,12 @@ std::uint64_t Memory::physical() const {
 
 std::uint64_t Memory::load64(std::uint64_t offset) const {
   std::uint64_t value = 0;
-  std::memcpy(&value, data_ + offset, sizeof(value));
+  std::memcpy(&value, map_.at(offset), sizeof(value));
   return value;
 }
 
 void Memory::store64(std::uint64_t offset, std::uint64_t value) const {
-  std::memcpy(data_ + offset, &value, sizeof(value));
+  std::memcpy(map_.at(offset), &value, sizeof(value));
 }
 
 void fill(std::span<std::byte> out, std::uint64_t seed) {
@@ -205,9 +218,12 @@ int to_init(ibv_qp* qp, const Connection& how) {
   attr.port_num = 1;
   attr.qp_access_flags = static_cast<unsigned>(how.qp_access);
   attr.qkey = kQkey;
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                           (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+  int mask = IBV_QP_STATE | IBV_QP_PORT;
+  if (qp->qp_type != IBV_QPT_RAW_PACKET) {
+    mask |= IBV_QP_PKEY_INDEX;
+    mask |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+  }
+  return ibv_modify_qp(qp, &attr, mask);
 }
 
 namespace {
@@ -224,6 +240,10 @@ bool is_requester(const ibv_qp* qp) {
 }  // namespace
 
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote) {
+  return to_rtr(qp, dev.gid_index(), how, remote);
+}
+
+int to_rtr(ibv_qp* qp, std::uint8_t gid_index, const Connection& how, const Endpoint& remote) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = how.mtu;
@@ -234,10 +254,10 @@ int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint&
   attr.ah_attr.is_global = 1;
   attr.ah_attr.port_num = 1;
   attr.ah_attr.grh.dgid = remote.gid;
-  attr.ah_attr.grh.sgid_index = dev.gid_index();
+  attr.ah_attr.grh.sgid_index = gid_index;
   attr.ah_attr.grh.hop_limit = 64;
   int mask = IBV_QP_STATE;
-  if (qp->qp_type != IBV_QPT_UD) {
+  if (qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
   if (is_responder(qp)) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -252,7 +272,8 @@ int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn) {
   attr.retry_cnt = how.retry_cnt;
   attr.rnr_retry = how.rnr_retry;
   attr.max_rd_atomic = how.max_rd_atomic;
-  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  int mask = IBV_QP_STATE;
+  if (qp->qp_type != IBV_QPT_RAW_PACKET) mask |= IBV_QP_SQ_PSN;
   if (is_requester(qp)) {
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   } else if (qp->qp_type == IBV_QPT_XRC_RECV) {
@@ -282,6 +303,11 @@ void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoin
   if (until >= IBV_QPS_RTS) require_err(to_rts(qp, how, self.psn), 0, "to RTS");
 }
 
+void connect_to_itself(ibv_qp* qp, const Device& dev) {
+  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
+  connect(qp, dev, {.mtu = dev.active_mtu()}, self, self);
+}
+
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
   CqPtr cq;
   if (dev.parent() != nullptr) {
@@ -308,7 +334,6 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
   attr.send_cq = spec.send_cq;
   attr.recv_cq = spec.recv_cq;
   attr.srq = spec.srq;
-  attr.cap = spec.cap;
   attr.qp_type = spec.type;
   attr.sq_sig_all = spec.signal_all ? 1 : 0;
   if (spec.type == IBV_QPT_XRC_RECV) {
@@ -316,6 +341,7 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
     attr.xrcd = spec.xrcd;
   } else {
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attr.cap = spec.cap;
     attr.pd = spec.pd != nullptr ? spec.pd : dev.pd();
     attr.send_ops_flags = spec.send_ops;
   }
@@ -323,6 +349,14 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
   if (qp) spec.cap = attr.cap;
   return qp;
 }
+
+QpPtr create_qp(const Device& dev, QpSpec& spec) {
+  QpPtr qp = try_create_qp(dev, spec);
+  if (!qp) fail_errno("ibv_create_qp_ex");
+  return qp;
+}
+
+QpPtr create_qp(const Device& dev, QpSpec&& spec) { return create_qp(dev, spec); }
 
 XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq, const ibv_srq_attr& attr) {
   XrcShare share;
@@ -357,20 +391,6 @@ AhPtr create_ah(const Device& dev, const ibv_gid& gid) {
   AhPtr ah(ibv_create_ah(dev.pd(), &attr));
   if (!ah) fail_errno("ibv_create_ah");
   return ah;
-}
-
-QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
-                   bool signal_all, std::uint64_t more_ops) {
-  QpSpec spec{.type = IBV_QPT_RC,
-              .send_cq = send_cq,
-              .recv_cq = recv_cq,
-              .cap = cap,
-              .send_ops = kRcSendOps | more_ops,
-              .signal_all = signal_all};
-  QpPtr qp = try_create_qp(dev, spec);
-  if (!qp) fail_errno("ibv_create_qp_ex");
-  cap = spec.cap;
-  return qp;
 }
 
 Send bind_request(ibv_mw* mw, const Memory& to, std::uint8_t variant, std::uint64_t wr_id,

@@ -4,40 +4,21 @@
 
 #include <infiniband/verbs.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "failure.h"
+#include "map.h"
+#include "owner.h"
 
 namespace guest {
 
 void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status);
-
-template <typename T, int (*kDestroy)(T*)>
-struct Destroyer {
-  void operator()(T* object) const { note_destroy("destroy", kDestroy(object)); }
-};
-// These verbs are static inline functions; a template argument needs functions with linkage.
-inline int dealloc_mw(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
-inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
-inline int dealloc_td(ibv_td* td) { return ibv_dealloc_td(td); }
-using ContextPtr = std::unique_ptr<ibv_context, Destroyer<ibv_context, ibv_close_device>>;
-using PdPtr = std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>>;
-using TdPtr = std::unique_ptr<ibv_td, Destroyer<ibv_td, dealloc_td>>;
-using MrPtr = std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>>;
-using CqPtr = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>>;
-using QpPtr = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
-using SrqPtr = std::unique_ptr<ibv_srq, Destroyer<ibv_srq, ibv_destroy_srq>>;
-using MwPtr = std::unique_ptr<ibv_mw, Destroyer<ibv_mw, dealloc_mw>>;
-using AhPtr = std::unique_ptr<ibv_ah, Destroyer<ibv_ah, ibv_destroy_ah>>;
-using XrcdPtr = std::unique_ptr<ibv_xrcd, Destroyer<ibv_xrcd, close_xrcd>>;
-using ChannelPtr =
-    std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>>;
 
 constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -56,12 +37,19 @@ constexpr std::uint64_t kBuiltOps = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC
 // program.
 enum class Domain { kPd, kThread };
 
+// Opens a device. Returns nullptr if there is none, or if it refuses.
+ibv_context* open_context(const std::string& name);
+// Returns the last GID that is an IPv4 address.
+std::optional<ibv_gid_entry> ipv4_gid(ibv_context* context);
+
 // An open device, a PD, and the port and GID the tests use.
 class Device {
  public:
   // gid_index < 0 selects the first RoCE v2 GID that is an IPv4 address, or else the first RoCE v2
   // GID. With kThread, pd() is a parent domain with a thread domain.
   Device(const std::string& name, int gid_index, Domain domain = Domain::kPd);
+  // Takes an open context, without a PD.
+  Device(ContextPtr context, int gid_index);
 
   [[nodiscard]] ibv_context* context() const { return context_.get(); }
   [[nodiscard]] ibv_pd* pd() const { return parent_ ? parent_.get() : pd_.get(); }
@@ -77,6 +65,7 @@ class Device {
   bool wait_async(ibv_event_type type, int timeout_ms) const;
 
  private:
+  void query(int gid_index);
   void choose_gid(int gid_index);
   void make_parent();
 
@@ -100,10 +89,9 @@ class Memory {
   Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova = {});
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  ~Memory();
 
-  [[nodiscard]] std::span<std::byte> bytes() const { return {data_, length_}; }
-  [[nodiscard]] std::size_t length() const { return length_; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return map_.bytes(); }
+  [[nodiscard]] std::size_t length() const { return map_.length(); }
   // Returns the address of a byte, as used in an SGE or by the peer.
   [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return base_ + offset; }
   [[nodiscard]] ibv_mr* mr() const { return mr_.get(); }
@@ -118,8 +106,7 @@ class Memory {
   void store64(std::uint64_t offset, std::uint64_t value) const;
 
  private:
-  std::byte* data_;
-  std::size_t length_;
+  Map map_;
   std::uint64_t base_;
   MrPtr mr_;
 };
@@ -153,6 +140,7 @@ constexpr std::uint32_t kQkey = 0x11111111;
 
 // State transitions with the attributes that the QP type needs. They return an errno.
 int to_init(ibv_qp* qp, const Connection& how);
+int to_rtr(ibv_qp* qp, std::uint8_t gid_index, const Connection& how, const Endpoint& remote);
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote);
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
 int to_state(ibv_qp* qp, ibv_qp_state state);
@@ -160,27 +148,37 @@ ibv_qp_state state_of(ibv_qp* qp);
 // Takes the QP from RESET to a state, RTS at most; a refused transition fails the test.
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote, ibv_qp_state until = IBV_QPS_RTS);
+// Connects the QP to itself; one of datagrams or raw packets becomes ready to send.
+void connect_to_itself(ibv_qp* qp, const Device& dev);
 
 // A CQ of the device's thread domain, if it has one, can also be polled with ibv_start_poll().
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
-// Creates an RC QP that also supports ibv_wr_*(). `cap` returns the capacities of the QP.
-QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
-                   bool signal_all = false, std::uint64_t more_ops = 0);
 
-// Attributes of a QP of any type. try_create_qp() updates `cap` to the QP's capacities; if refused,
-// it returns an empty pointer and sets errno.
+constexpr ibv_qp_cap capacity(std::uint32_t send_wr, std::uint32_t recv_wr, std::uint32_t sge = 1,
+                              std::uint32_t inline_data = 0) {
+  return {.max_send_wr = send_wr,
+          .max_recv_wr = recv_wr,
+          .max_send_sge = sge,
+          .max_recv_sge = recv_wr != 0 ? sge : 0,
+          .max_inline_data = inline_data};
+}
+
+// Attributes of a QP of any type. A refusal fails the test, or makes try_create_qp() return an
+// empty pointer and set errno. Both update `cap` to the QP's capacities.
 struct QpSpec {
   ibv_qp_type type = IBV_QPT_RC;
   ibv_pd* pd = nullptr;  // null: the device's PD
   ibv_cq* send_cq = nullptr;
   ibv_cq* recv_cq = nullptr;
   ibv_srq* srq = nullptr;
-  ibv_xrcd* xrcd = nullptr;  // XRC_RECV only
-  ibv_qp_cap cap{};
+  ibv_xrcd* xrcd = nullptr;         // XRC_RECV only
+  ibv_qp_cap cap = capacity(4, 4);  // XRC_RECV has none
   std::uint64_t send_ops = 0;
   bool signal_all = false;
 };
 QpPtr try_create_qp(const Device& dev, QpSpec& spec);
+QpPtr create_qp(const Device& dev, QpSpec& spec);
+QpPtr create_qp(const Device& dev, QpSpec&& spec);
 
 // An XRC domain with an SRQ in it, which belongs to `pd`.
 struct XrcShare {
@@ -231,6 +229,12 @@ int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad = nu
 int post(ibv_qp* qp, Api api, const Send& send);
 int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges);
 int post_srq_recv(ibv_srq* srq, std::uint64_t wr_id, std::span<const ibv_sge> sges);
+int post_recv(ibv_qp* qp, std::uint64_t wr_id, const std::same_as<ibv_sge> auto& sge) {
+  return post_recv(qp, wr_id, {&sge, 1});
+}
+int post_srq_recv(ibv_srq* srq, std::uint64_t wr_id, const std::same_as<ibv_sge> auto& sge) {
+  return post_srq_recv(srq, wr_id, {&sge, 1});
+}
 
 // Returns exactly `count` completions. Throws a Failure after timeout_ms.
 std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms = 10000);

@@ -6,16 +6,6 @@
 
 namespace guest {
 
-Map::Map(std::size_t length, int protection, int flags, int fd, void* at)
-    : at_(static_cast<std::byte*>(::mmap(at, length, protection, flags, fd, 0))), length_(length) {
-  require(at_ != MAP_FAILED, "mmap of {} bytes: {}", length, errno_name(errno));
-}
-
-void Map::advise(int advice, std::size_t offset, std::size_t length) const {
-  if (::madvise(at_ + offset, length ? length : length_ - offset, advice) != 0)
-    fail_errno("madvise");
-}
-
 Loop::Loop(const Device& dev, unsigned depth, ibv_srq* srq)
     : cq_(create_cq(dev, static_cast<int>(depth) * 4)) {
   pair_.emplace(dev,

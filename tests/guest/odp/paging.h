@@ -2,13 +2,12 @@
 // What the tests of on-demand paging share: mapped memory, connected QPs, one request at a time.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "map.h"
 #include "pair.h"
 #include "program.h"
 
@@ -16,31 +15,6 @@ namespace guest {
 
 constexpr std::size_t kPage = 4096;
 constexpr int kOdpAccess = kFlushAccess | IBV_ACCESS_ON_DEMAND;
-
-// Mapped memory, which the tests change under a region.
-class Map {
- public:
-  explicit Map(std::size_t length, int protection = PROT_READ | PROT_WRITE,
-               int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1, void* at = nullptr);
-  Map(const Map&) = delete;
-  Map& operator=(const Map&) = delete;
-  ~Map() { ::munmap(at_, length_); }
-
-  [[nodiscard]] std::byte* at(std::size_t offset = 0) const { return at_ + offset; }
-  [[nodiscard]] std::span<std::byte> bytes() const { return {at_, length_}; }
-  [[nodiscard]] std::span<std::byte> bytes(std::size_t offset, std::size_t n) const {
-    return {at_ + offset, n};
-  }
-  [[nodiscard]] std::size_t length() const { return length_; }
-  [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
-    return reinterpret_cast<std::uintptr_t>(at_) + offset;
-  }
-  void advise(int advice, std::size_t offset = 0, std::size_t length = 0) const;
-
- private:
-  std::byte* at_;
-  std::size_t length_;
-};
 
 // Connected RC QPs of one PD without memory, which share a CQ.
 class Loop {

@@ -248,15 +248,14 @@ void exporter_removed(const Device& dev) {
 }  // namespace
 
 std::vector<Test> peer_tests(const Device& dev) {
-  return {{"peer-to-peer", [&] { peer_to_peer(dev); }},
-          {"exporter-removed", [&] { exporter_removed(dev); }}};
+  return tests_of(dev, {{"peer-to-peer", peer_to_peer}, {"exporter-removed", exporter_removed}});
 }
 
 std::vector<Test> dmabuf_tests(const Device& dev) {
-  return {{"udmabuf", [&] { use(dev, udmabuf()); }},
-          {"dma-heap", [&] { use(dev, heap()); }},
-          {"vgem", [&] { use(dev, vgem()); }},
-          {"dma-buf-errors", [&] { errors(dev); }}};
+  return tests_of(dev, {{"udmabuf", [](const Device& of) { use(of, udmabuf()); }},
+                        {"dma-heap", [](const Device& of) { use(of, heap()); }},
+                        {"vgem", [](const Device& of) { use(of, vgem()); }},
+                        {"dma-buf-errors", errors}});
 }
 
 }  // namespace guest

@@ -348,15 +348,15 @@ void capabilities(const Device& dev) {
 }  // namespace
 
 std::vector<Test> explicit_tests(const Device& dev) {
-  return {{"capabilities", [&] { capabilities(dev); }},
-          {"operations", [&] { operations(dev); }},
-          {"srq-receive", [&] { srq_receive(dev); }},
-          {"protection", [&] { protection(dev); }},
-          {"advice", [&] { advice(dev); }},
-          {"advice-races", [&] { advice_races(dev); }},
-          {"windows", [&] { windows(dev); }},
-          {"rereg", [&] { rereg(dev); }},
-          {"null-region", [&] { null_region(dev); }}};
+  return tests_of(dev, {{"capabilities", capabilities},
+                        {"operations", operations},
+                        {"srq-receive", srq_receive},
+                        {"protection", protection},
+                        {"advice", advice},
+                        {"advice-races", advice_races},
+                        {"windows", windows},
+                        {"rereg", rereg},
+                        {"null-region", null_region}});
 }
 
 }  // namespace guest

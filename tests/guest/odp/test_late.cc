@@ -206,7 +206,7 @@ void greedy(const Device& dev) {
 }
 
 // 64 QPs, each with 160 requests to absent pages: more than 10,000 faults.
-void crowd(const Device& dev) {
+void many_at_once(const Device& dev) {
   constexpr std::size_t kQps = 64, kEach = 160;
   const Map map(kQps * kEach * kPage), plain(kEach * kPage);
   const MrPtr local = reg(dev, plain, kAllAccess), mr = reg(dev, map);
@@ -236,10 +236,8 @@ void crowd(const Device& dev) {
 }  // namespace
 
 std::vector<Test> late_tests(const Device& dev) {
-  return {{"late", [&] { late(dev); }},
-          {"never", [&] { never(dev); }},
-          {"greedy", [&] { greedy(dev); }},
-          {"crowd", [&] { crowd(dev); }}};
+  return tests_of(dev,
+                  {{"late", late}, {"never", never}, {"greedy", greedy}, {"crowd", many_at_once}});
 }
 
 }  // namespace guest

@@ -412,20 +412,22 @@ void balanced(const Device& dev) {
 }  // namespace
 
 std::vector<Test> move_tests(const Device& dev) {
-  return {{"dont-need", [&] { dont_need(dev); }}, {"free", [&] { free_lazily(dev); }},
-          {"unmap", [&] { unmapped(dev); }},      {"remap", [&] { remapped(dev); }},
-          {"fork", [&] { forked(dev); }},         {"holes", [&] { holes(dev); }},
-          {"huge", [&] { huge(dev); }},           {"compaction", [&] { compacted(dev); }},
-          {"storm", [&] { storm(dev); }},         {"implicit", [&] { implicit(dev); }}};
+  return tests_of(dev, {{"dont-need", dont_need},
+                        {"free", free_lazily},
+                        {"unmap", unmapped},
+                        {"remap", remapped},
+                        {"fork", forked},
+                        {"holes", holes},
+                        {"huge", huge},
+                        {"compaction", compacted},
+                        {"storm", storm},
+                        {"implicit", implicit}});
 }
 
-std::vector<Test> swap_tests(const Device& dev) {
-  return {{"swap", [&] { swapped(dev); }}};
-}
+std::vector<Test> swap_tests(const Device& dev) { return tests_of(dev, {{"swap", swapped}}); }
 
 std::vector<Test> node_tests(const Device& dev) {
-  return {{"move-pages", [&] { moved_by_request(dev); }},
-          {"numa-balancing", [&] { balanced(dev); }}};
+  return tests_of(dev, {{"move-pages", moved_by_request}, {"numa-balancing", balanced}});
 }
 
 }  // namespace guest

@@ -236,11 +236,7 @@ int create_errno(const Device& dev, const Type& type, std::uint64_t send_op) {
   QpSpec spec{.type = type.type,
               .send_cq = cq.get(),
               .recv_cq = cq.get(),
-              .cap = {.max_send_wr = 8,
-                      .max_recv_wr = 16,
-                      .max_send_sge = 4,
-                      .max_recv_sge = 4,
-                      .max_inline_data = 64},
+              .cap = capacity(8, 16, 4, 64),
               .send_ops = send_op};
   errno = 0;
   return try_create_qp(dev, spec) ? 0 : errno;

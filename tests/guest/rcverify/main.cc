@@ -38,9 +38,10 @@ void run(const CommandLine& line, unsigned effort) {
   const auto link = open_link(line);
   Env env{.dev = dev, .link = *link, .effort = effort};
   std::vector<Test> tests;
-  for (const auto part : {data_tests(), queue_tests(), local_error_tests(), remote_error_tests(),
-                          state_tests(), event_tests(), flush_tests()}) {
-    for (const Entry& e : part) tests.push_back({e.name, [&env, run = e.run] { run(env); }});
+  for (const auto& part :
+       {data_tests(env), queue_tests(env), local_error_tests(env), remote_error_tests(env),
+        state_tests(env), event_tests(env), flush_tests(env)}) {
+    tests.insert(tests.end(), part.begin(), part.end());
   }
   run_tests(tests);
 }

@@ -2,23 +2,18 @@
 // The tests by subject.
 #pragma once
 
-#include <span>
+#include <vector>
 
 #include "pair.h"
 
 namespace guest {
 
-struct Entry {
-  const char* name;
-  void (*run)(Env& env);
-};
-
-std::span<const Entry> data_tests();
-std::span<const Entry> queue_tests();
-std::span<const Entry> local_error_tests();
-std::span<const Entry> remote_error_tests();
-std::span<const Entry> state_tests();
-std::span<const Entry> event_tests();
-std::span<const Entry> flush_tests();
+std::vector<Test> data_tests(Env& env);
+std::vector<Test> queue_tests(Env& env);
+std::vector<Test> local_error_tests(Env& env);
+std::vector<Test> remote_error_tests(Env& env);
+std::vector<Test> state_tests(Env& env);
+std::vector<Test> event_tests(Env& env);
+std::vector<Test> flush_tests(Env& env);
 
 }  // namespace guest

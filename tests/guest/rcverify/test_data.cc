@@ -319,8 +319,7 @@ void both_ways(Env& env) {
   pair.remote.fill({0, kLength}, 2);
   for (std::uint32_t i = 0; i < kCount; i++) {
     pair.remote.post_recv(i, {4096 * (i + 1), kLength});
-    const ibv_sge sge = pair.local.memory().sge(4096 * (i + 1), kLength);
-    require_err(post_recv(pair.local.qp(), i, {&sge, 1}), 0, "ibv_post_recv");
+    pair.local.recv(i, {4096 * (i + 1), kLength});
   }
   for (std::uint32_t i = 0; i < kCount; i++) {
     pair.remote.send(i, {0, kLength});
@@ -341,34 +340,32 @@ void both_ways(Env& env) {
   }
 }
 
-constexpr Entry kTests[] = {
-    {"send_sizes_post", sizes<IBV_WR_SEND, Api::kPost>},
-    {"send_sizes_wr", sizes<IBV_WR_SEND, Api::kWr>},
-    {"send_imm_sizes_post", sizes<IBV_WR_SEND_WITH_IMM, Api::kPost>},
-    {"send_imm_sizes_wr", sizes<IBV_WR_SEND_WITH_IMM, Api::kWr>},
-    {"write_sizes_post", sizes<IBV_WR_RDMA_WRITE, Api::kPost>},
-    {"write_sizes_wr", sizes<IBV_WR_RDMA_WRITE, Api::kWr>},
-    {"write_imm_sizes_post", sizes<IBV_WR_RDMA_WRITE_WITH_IMM, Api::kPost>},
-    {"write_imm_sizes_wr", sizes<IBV_WR_RDMA_WRITE_WITH_IMM, Api::kWr>},
-    {"read_sizes_post", sizes<IBV_WR_RDMA_READ, Api::kPost>},
-    {"read_sizes_wr", sizes<IBV_WR_RDMA_READ, Api::kWr>},
-    {"every_mtu", every_mtu},
-    {"gather_scatter", gather_scatter},
-    {"rdma_sge_list", rdma_sge_list},
-    {"inline_data", inline_data},
-    {"inline_list", inline_list},
-    {"fetch_add", fetch_add},
-    {"compare_swap", compare_swap},
-    {"fence", fence},
-    {"write_then_send", write_then_send},
-    {"many_reads", many_reads},
-    {"psn_wrap", psn_wrap},
-    {"mr_iova", mr_iova},
-    {"both_ways", both_ways},
-};
-
 }  // namespace
 
-std::span<const Entry> data_tests() { return kTests; }
+std::vector<Test> data_tests(Env& env) {
+  return tests_of(env, {{"send_sizes_post", sizes<IBV_WR_SEND, Api::kPost>},
+                        {"send_sizes_wr", sizes<IBV_WR_SEND, Api::kWr>},
+                        {"send_imm_sizes_post", sizes<IBV_WR_SEND_WITH_IMM, Api::kPost>},
+                        {"send_imm_sizes_wr", sizes<IBV_WR_SEND_WITH_IMM, Api::kWr>},
+                        {"write_sizes_post", sizes<IBV_WR_RDMA_WRITE, Api::kPost>},
+                        {"write_sizes_wr", sizes<IBV_WR_RDMA_WRITE, Api::kWr>},
+                        {"write_imm_sizes_post", sizes<IBV_WR_RDMA_WRITE_WITH_IMM, Api::kPost>},
+                        {"write_imm_sizes_wr", sizes<IBV_WR_RDMA_WRITE_WITH_IMM, Api::kWr>},
+                        {"read_sizes_post", sizes<IBV_WR_RDMA_READ, Api::kPost>},
+                        {"read_sizes_wr", sizes<IBV_WR_RDMA_READ, Api::kWr>},
+                        {"every_mtu", every_mtu},
+                        {"gather_scatter", gather_scatter},
+                        {"rdma_sge_list", rdma_sge_list},
+                        {"inline_data", inline_data},
+                        {"inline_list", inline_list},
+                        {"fetch_add", fetch_add},
+                        {"compare_swap", compare_swap},
+                        {"fence", fence},
+                        {"write_then_send", write_then_send},
+                        {"many_reads", many_reads},
+                        {"psn_wrap", psn_wrap},
+                        {"mr_iova", mr_iova},
+                        {"both_ways", both_ways}});
+}
 
 }  // namespace guest

@@ -251,17 +251,6 @@ void post_in_error(Env& env) {
   }
 }
 
-constexpr Entry kLocalTests[] = {
-    {"local_key", local_key},
-    {"local_range", local_range},
-    {"local_write_right", local_write_right},
-    {"other_pd", other_pd},
-    {"atomic_length", atomic_length},
-    {"flush_order", flush_order},
-    {"post_in_error", post_in_error},
-    {"zero_length", zero_length},
-};
-
 // The receive is shorter than the message.
 void recv_too_small(Env& env) {
   const Pair pair(env);
@@ -345,25 +334,32 @@ void key_after_dereg(Env& env) {
   expect_failure(pair, send, IBV_WC_REM_ACCESS_ERR);
 }
 
-constexpr Entry kRemoteTests[] = {
-    {"bad_rkey", bad_rkey},
-    {"out_of_range", out_of_range},
-    {"wrap_around", wrap_around},
-    {"missing_right", missing_right},
-    {"qp_access", qp_access},
-    {"unaligned_atomic", unaligned_atomic},
-    {"recv_too_small", recv_too_small},
-    {"recv_protection", recv_protection},
-    {"rnr_fails", rnr_fails},
-    {"rnr_waits", rnr_waits},
-    {"no_answer", no_answer},
-    {"peer_in_error", peer_in_error},
-    {"key_after_dereg", key_after_dereg},
-};
-
 }  // namespace
 
-std::span<const Entry> local_error_tests() { return kLocalTests; }
-std::span<const Entry> remote_error_tests() { return kRemoteTests; }
+std::vector<Test> local_error_tests(Env& env) {
+  return tests_of(env, {{"local_key", local_key},
+                        {"local_range", local_range},
+                        {"local_write_right", local_write_right},
+                        {"other_pd", other_pd},
+                        {"atomic_length", atomic_length},
+                        {"flush_order", flush_order},
+                        {"post_in_error", post_in_error},
+                        {"zero_length", zero_length}});
+}
+std::vector<Test> remote_error_tests(Env& env) {
+  return tests_of(env, {{"bad_rkey", bad_rkey},
+                        {"out_of_range", out_of_range},
+                        {"wrap_around", wrap_around},
+                        {"missing_right", missing_right},
+                        {"qp_access", qp_access},
+                        {"unaligned_atomic", unaligned_atomic},
+                        {"recv_too_small", recv_too_small},
+                        {"recv_protection", recv_protection},
+                        {"rnr_fails", rnr_fails},
+                        {"rnr_waits", rnr_waits},
+                        {"no_answer", no_answer},
+                        {"peer_in_error", peer_in_error},
+                        {"key_after_dereg", key_after_dereg}});
+}
 
 }  // namespace guest

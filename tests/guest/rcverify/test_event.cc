@@ -96,27 +96,14 @@ void any_outlives_solicited(Env& env) {
 
 // Wait, arm, poll: the usual loop must lose no wake-up.
 void wake_up_loop(Env& env) {
-  const Pair pair(env);
   const ChannelPtr channel(ibv_create_comp_channel(env.dev.context()));
   const CqPtr cq = create_cq(env.dev, 16, channel.get());
-  ibv_qp_cap cap{.max_send_wr = 8,
-                 .max_recv_wr = 8,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-  const EndSpec other{.psn = 3};
-  const Remote remote(env.link, other);
-  const Endpoint self{.qpn = qp->qp_num, .psn = 4, .gid = env.dev.gid()};
-  remote.connect(pair.how, self);
-  connect(qp.get(), env.dev, pair.how, self, remote.endpoint());
-  Send write = pair.request(IBV_WR_RDMA_WRITE, 8);
-  write.raddr = remote.address();
-  write.rkey = remote.rkey();
+  PairOptions o;
+  o.local.send_cq = cq.get();
+  const Pair pair(env, o);
   arm(cq.get(), false);
   for (unsigned i = 0; i < 2 * env.effort; i++) {
-    write.wr_id = i;
-    require_err(post(qp.get(), Api::kPost, write), 0, "post");
+    pair.post(pair.request(IBV_WR_RDMA_WRITE, 8, 0, 0, i));
     require(wait_event(channel.get(), kSoon), "no event for completion {}", i);
     arm(cq.get(), false);
     require_status(poll(cq.get(), 1).front(), i, IBV_WC_SUCCESS);
@@ -156,19 +143,17 @@ void comm_established(Env& env) {
   require_status(poll(pair.local.recv_cq(), 1).front(), 1, IBV_WC_SUCCESS);
 }
 
-constexpr Entry kTests[] = {
-    {"one_event_an_arm", one_event_an_arm},
-    {"arm_after_completion", arm_after_completion},
-    {"solicited", solicited},
-    {"solicited_error", solicited_error},
-    {"any_outlives_solicited", any_outlives_solicited},
-    {"wake_up_loop", wake_up_loop},
-    {"cq_overflow", cq_overflow},
-    {"comm_established", comm_established},
-};
-
 }  // namespace
 
-std::span<const Entry> event_tests() { return kTests; }
+std::vector<Test> event_tests(Env& env) {
+  return tests_of(env, {{"one_event_an_arm", one_event_an_arm},
+                        {"arm_after_completion", arm_after_completion},
+                        {"solicited", solicited},
+                        {"solicited_error", solicited_error},
+                        {"any_outlives_solicited", any_outlives_solicited},
+                        {"wake_up_loop", wake_up_loop},
+                        {"cq_overflow", cq_overflow},
+                        {"comm_established", comm_established}});
+}
 
 }  // namespace guest

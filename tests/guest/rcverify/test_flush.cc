@@ -207,18 +207,16 @@ void flush_attributes(Env& env) {
   require(!none && errno == EOPNOTSUPP, "ibv_reg_mr with FLUSH_PERSISTENT: {}", errno_name(errno));
 }
 
-constexpr Entry kTests[] = {
-    {"flush_after_writes", flush_after_writes},
-    {"atomic_writes", atomic_writes},
-    {"flush_many", flush_many},
-    {"flush_refused", flush_refused},
-    {"atomic_write_refused", atomic_write_refused},
-    {"flush_posts_refused", flush_posts_refused},
-    {"flush_attributes", flush_attributes},
-};
-
 }  // namespace
 
-std::span<const Entry> flush_tests() { return kTests; }
+std::vector<Test> flush_tests(Env& env) {
+  return tests_of(env, {{"flush_after_writes", flush_after_writes},
+                        {"atomic_writes", atomic_writes},
+                        {"flush_many", flush_many},
+                        {"flush_refused", flush_refused},
+                        {"atomic_write_refused", atomic_write_refused},
+                        {"flush_posts_refused", flush_posts_refused},
+                        {"flush_attributes", flush_attributes}});
+}
 
 }  // namespace guest

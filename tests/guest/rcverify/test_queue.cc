@@ -28,13 +28,13 @@ void capacities(Env& env) {
       {16, 16, static_cast<std::uint32_t>(dev.max_sge), static_cast<std::uint32_t>(dev.max_sge), 0},
   };
   for (const ibv_qp_cap& want : asked) {
-    ibv_qp_cap cap = want;
-    const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
+    QpSpec spec{.send_cq = cq.get(), .recv_cq = cq.get(), .cap = want, .send_ops = kRcSendOps};
+    const QpPtr qp = create_qp(env.dev, spec);
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
     require_err(ibv_query_qp(qp.get(), &attr, IBV_QP_CAP | IBV_QP_STATE, &init), 0, "ibv_query_qp");
     require(attr.qp_state == IBV_QPS_RESET, "state {}", static_cast<int>(attr.qp_state));
-    for (const ibv_qp_cap& got : {cap, init.cap}) {
+    for (const ibv_qp_cap& got : {spec.cap, init.cap}) {
       require(got.max_send_wr >= want.max_send_wr && got.max_recv_wr >= want.max_recv_wr &&
                   got.max_send_sge >= want.max_send_sge && got.max_recv_sge >= want.max_recv_sge &&
                   got.max_inline_data >= want.max_inline_data,
@@ -192,17 +192,17 @@ void rq_full(Env& env) {
   o.local.recv_wr = 16;
   const Pair pair(env, o);
   const std::uint32_t slots = pair.local.cap().max_recv_wr;
-  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  const ibv_sge sge = pair.local.sge({0, 64});
   const std::vector<ibv_sge> wide(pair.local.cap().max_recv_sge + 1, sge);
   require_err(post_recv(pair.local.qp(), 0, wide), EINVAL, "receive with too many SGEs");
   for (std::uint32_t i = 0; i < slots; i++) {
-    require_err(post_recv(pair.local.qp(), i, {&sge, 1}), 0, "ibv_post_recv");
+    require_err(post_recv(pair.local.qp(), i, sge), 0, "ibv_post_recv");
   }
-  require_err(post_recv(pair.local.qp(), 0, {&sge, 1}), ENOMEM, "receive to a full queue");
+  require_err(post_recv(pair.local.qp(), 0, sge), ENOMEM, "receive to a full queue");
   pair.remote.send(9, {0, 64});
   require_status(poll(pair.local.recv_cq(), 1).front(), 0, IBV_WC_SUCCESS);
-  require_err(post_recv(pair.local.qp(), 0, {&sge, 1}), 0, "receive after one completion");
-  require_err(post_recv(pair.local.qp(), 0, {&sge, 1}), ENOMEM, "receive to a full queue");
+  require_err(post_recv(pair.local.qp(), 0, sge), 0, "receive after one completion");
+  require_err(post_recv(pair.local.qp(), 0, sge), ENOMEM, "receive to a full queue");
 }
 
 // An unsignaled request's slot is freed with the next signaled completion.
@@ -292,108 +292,56 @@ void threads(Env& env) {
   require(pair.remote.load64(0) == 2 * each, "{} of {} done", pair.remote.load64(0), 2 * each);
 }
 
+// Both ends in this process, on one CQ.
+Pair pair_on(const Env& env, ibv_cq* send_cq, ibv_cq* recv_cq) {
+  return Pair(env.dev, alike({.memory = 8192, .send_cq = send_cq, .recv_cq = recv_cq}));
+}
+
 // Completions of a destroyed or reset QP are removed from the CQ; those of other QPs stay, in
 // order.
 template <bool kDestroy>
 void purge(Env& env) {
   const CqPtr cq = create_cq(env.dev, 64);
-  const Memory memory(env.dev.pd(), 4096, kAllAccess);
-  std::vector<QpPtr> qps;
-  Connection how;
-  how.mtu = env.dev.active_mtu();
-  for (int i = 0; i < 4; i++) {
-    ibv_qp_cap cap{.max_send_wr = 16,
-                   .max_recv_wr = 1,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
-    qps.push_back(create_rc_qp(env.dev, cq.get(), cq.get(), cap));
-  }
-  auto endpoint = [&](std::size_t i) {
-    return Endpoint{.qpn = qps[i]->qp_num, .psn = 1, .gid = env.dev.gid()};
+  Pair goes = pair_on(env, cq.get(), cq.get());
+  const Pair stays = pair_on(env, cq.get(), cq.get());
+  const auto post_both = [&](std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; i++) {
+      goes.post(goes.request(IBV_WR_RDMA_WRITE, 8, 0, 64, i));
+      stays.post(stays.request(IBV_WR_RDMA_WRITE, 8, 0, 64, 200 + i));
+    }
   };
-  for (std::size_t i = 0; i < 4; i++) {
-    connect(qps[i].get(), env.dev, how, endpoint(i), endpoint(i ^ 1U));
-  }
-  Send write;
-  write.opcode = IBV_WR_RDMA_WRITE;
-  write.sges = {memory.sge(0, 8)};
-  write.raddr = memory.address(64);
-  write.rkey = memory.rkey();
   // Wrap the CQ more than once, to cover both phases and the wrap itself.
   for (int round = 0; round < 9; round++) {
-    for (std::uint64_t i = 0; i < 5; i++) {
-      for (const std::size_t q : {0U, 2U}) {
-        write.wr_id = i;
-        require_err(post(qps[q].get(), Api::kPost, write), 0, "post");
-      }
-    }
+    post_both(5);
     for (const ibv_wc& wc : poll(cq.get(), 10)) require_status(wc, wc.wr_id, IBV_WC_SUCCESS);
   }
-  for (std::uint64_t i = 0; i < 8; i++) {
-    for (const std::size_t q : {0U, 2U}) {
-      write.wr_id = 100 * q + i;
-      require_err(post(qps[q].get(), Api::kPost, write), 0, "post");
-    }
-  }
+  post_both(8);
   // Let both QPs complete their requests, without polling.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const std::uint32_t kept = qps[2]->qp_num;
   if (kDestroy) {
-    qps[0].reset();
+    goes.local.destroy_qp();
   } else {
-    require_err(to_state(qps[0].get(), IBV_QPS_RESET), 0, "to RESET");
+    require_err(to_state(goes.local.qp(), IBV_QPS_RESET), 0, "to RESET");
   }
-  const auto wcs = poll(cq.get(), 8);
-  for (std::uint64_t i = 0; i < 8; i++) {
-    require_status(wcs[i], 200 + i, IBV_WC_SUCCESS);
-    require(wcs[i].qp_num == kept, "completion of QP {:#x}", wcs[i].qp_num);
-  }
+  for (std::uint64_t i = 0; i < 8; i++) stays.expect(200 + i);
   expect_quiet(cq.get(), 20);
-  write.wr_id = 7;
-  require_err(post(qps[2].get(), Api::kPost, write), 0, "post");
-  require_status(poll(cq.get(), 1).front(), 7, IBV_WC_SUCCESS);
+  stays.run(stays.request(IBV_WR_RDMA_WRITE, 8, 0, 64, 7));
 }
 
 // QPs are created and destroyed on a CQ that another thread polls, reusing their numbers. The
 // completions of the QP that stays arrive without loss and in order.
 void churn(Env& env) {
   const CqPtr cq = create_cq(env.dev, 256);
-  const Memory memory(env.dev.pd(), 4096, kAllAccess);
-  Connection how;
-  how.mtu = env.dev.active_mtu();
-  const ibv_sge piece = memory.sge(0, 8);
-  Send write;
-  write.opcode = IBV_WR_RDMA_WRITE;
-  write.sges = {piece};
-  write.raddr = memory.address(64);
-  write.rkey = memory.rkey();
-  auto make_pair = [&] {
-    ibv_qp_cap cap{.max_send_wr = 16,
-                   .max_recv_wr = 4,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
-    std::array<QpPtr, 2> qps;
-    for (QpPtr& qp : qps) qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
-    const Endpoint a{.qpn = qps[0]->qp_num, .psn = 5, .gid = env.dev.gid()};
-    const Endpoint b{.qpn = qps[1]->qp_num, .psn = 6, .gid = env.dev.gid()};
-    connect(qps[0].get(), env.dev, how, a, b);
-    connect(qps[1].get(), env.dev, how, b, a);
-    return qps;
-  };
-  const auto stays = make_pair();
+  const Pair stays = pair_on(env, cq.get(), cq.get());
   std::atomic<bool> done = false;
   std::string error;
   std::thread other([&] {
     try {
       for (unsigned i = 0; i < std::max(20U, env.effort / 2); i++) {
-        const auto goes = make_pair();
-        require_err(post_recv(goes[1].get(), 0, {&piece, 1}), 0, "ibv_post_recv");
-        for (std::uint64_t n = 0; n < 16; n++) {
-          require_err(post(goes[0].get(), Api::kPost, write), 0, "post");
-        }
-        if (i % 2 == 0) require_err(to_state(goes[1].get(), IBV_QPS_ERR), 0, "to ERR");
+        const Pair goes = pair_on(env, cq.get(), cq.get());
+        goes.remote.post_recv(0, {0, 8});
+        for (int n = 0; n < 16; n++) goes.post(goes.request(IBV_WR_RDMA_WRITE, 8));
+        if (i % 2 == 0) goes.remote.to_state(IBV_QPS_ERR);
       }
     } catch (const Failure& e) {
       error = e.what();
@@ -403,12 +351,12 @@ void churn(Env& env) {
   std::uint64_t expected = 0;
   std::uint64_t posted = 0;
   std::string lost;
-  Send mine = write;
+  Send mine = stays.request(IBV_WR_RDMA_WRITE, 8);
   for (int idle = 0; (!done || expected < posted) && lost.empty() && idle < 100'000'000; idle++) {
     mine.wr_id = posted;
-    if (!done && post(stays[0].get(), kBothApis[posted % 2], mine) == 0) posted++;
+    if (!done && post(stays.local.qp(), kBothApis[posted % 2], mine) == 0) posted++;
     ibv_wc wc{};
-    if (ibv_poll_cq(cq.get(), 1, &wc) == 1 && wc.qp_num == stays[0]->qp_num) {
+    if (ibv_poll_cq(cq.get(), 1, &wc) == 1 && wc.qp_num == stays.local.qp()->qp_num) {
       if (wc.wr_id != expected || wc.status != IBV_WC_SUCCESS) {
         lost = std::format("completion {} is {}, {}", expected, wc.wr_id,
                            ibv_wc_status_str(wc.status));
@@ -445,29 +393,13 @@ void cq_ex(Env& env) {
   ibv_cq_ex* cqx = create_cq_ex(env.dev, 4, IBV_WC_STANDARD_FLAGS);
   require(cqx != nullptr, "ibv_create_cq_ex: {}", errno_name(errno));
   const CqPtr recv_cq(ibv_cq_ex_to_cq(cqx));
-  ibv_qp_cap cap{.max_send_wr = 16,
-                 .max_recv_wr = 16,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1,
-                 .max_inline_data = 0};
-  const Memory memory(env.dev.pd(), 8192, kAllAccess);
-  const QpPtr a = create_rc_qp(env.dev, send_cq.get(), recv_cq.get(), cap);
-  const QpPtr b = create_rc_qp(env.dev, send_cq.get(), recv_cq.get(), cap);
-  const Endpoint ea{.qpn = a->qp_num, .psn = 1, .gid = env.dev.gid()};
-  const Endpoint eb{.qpn = b->qp_num, .psn = 2, .gid = env.dev.gid()};
-  Connection how;
-  how.mtu = env.dev.active_mtu();
-  connect(a.get(), env.dev, how, ea, eb);
-  connect(b.get(), env.dev, how, eb, ea);
+  const Pair pair = pair_on(env, send_cq.get(), recv_cq.get());
   for (std::uint32_t round = 0; round < 10; round++) {
     for (std::uint32_t i = 0; i < 3; i++) {
-      const ibv_sge sge = memory.sge(4096, 64);
-      require_err(post_recv(b.get(), round * 10 + i, {&sge, 1}), 0, "ibv_post_recv");
-      Send send;
-      send.opcode = IBV_WR_SEND_WITH_IMM;
-      send.sges = {memory.sge(0, i + 1)};
+      pair.remote.post_recv(round * 10 + i, {4096, 64});
+      Send send = pair.request(IBV_WR_SEND_WITH_IMM, i + 1);
       send.imm = i + 5;
-      require_err(post(a.get(), Api::kPost, send), 0, "post");
+      pair.post(send);
     }
     for (const ibv_wc& wc : poll(send_cq.get(), 3)) require_status(wc, 0, IBV_WC_SUCCESS);
     require_err(start_poll(cqx), 0, "ibv_start_poll");
@@ -481,7 +413,7 @@ void cq_ex(Env& env) {
       require(ibv_wc_read_byte_len(cqx) == i + 1, "byte_len {}", ibv_wc_read_byte_len(cqx));
       require(ntohl(ibv_wc_read_imm_data(cqx)) == i + 5, "immediate");
       require(ibv_wc_read_wc_flags(cqx) == IBV_WC_WITH_IMM, "flags");
-      require(ibv_wc_read_qp_num(cqx) == b->qp_num, "QP number");
+      require(ibv_wc_read_qp_num(cqx) == pair.remote.endpoint().qpn, "QP number");
       require(ibv_wc_read_slid(cqx) == 0 && ibv_wc_read_dlid_path_bits(cqx) == 0, "LIDs");
       require(ibv_wc_read_sl(cqx) == 0, "service level");
     }
@@ -507,30 +439,28 @@ void many_qps(Env& env) {
   }
 }
 
-constexpr Entry kTests[] = {
-    {"capacities", capacities},
-    {"too_much_refused", too_much_refused},
-    {"cq_sizes", cq_sizes},
-    {"bad_wr", bad_wr},
-    {"bad_session", bad_session},
-    {"wr_abort", wr_abort},
-    {"sq_full_post", sq_full<Api::kPost>},
-    {"sq_full_wr", sq_full<Api::kWr>},
-    {"session_too_long", session_too_long},
-    {"rq_full", rq_full},
-    {"unsignaled", unsignaled},
-    {"signal_all", signal_all},
-    {"mixed_apis", mixed_apis},
-    {"threads", threads},
-    {"purge_on_destroy", purge<true>},
-    {"purge_on_reset", purge<false>},
-    {"churn", churn},
-    {"cq_ex", cq_ex},
-    {"many_qps", many_qps},
-};
-
 }  // namespace
 
-std::span<const Entry> queue_tests() { return kTests; }
+std::vector<Test> queue_tests(Env& env) {
+  return tests_of(env, {{"capacities", capacities},
+                        {"too_much_refused", too_much_refused},
+                        {"cq_sizes", cq_sizes},
+                        {"bad_wr", bad_wr},
+                        {"bad_session", bad_session},
+                        {"wr_abort", wr_abort},
+                        {"sq_full_post", sq_full<Api::kPost>},
+                        {"sq_full_wr", sq_full<Api::kWr>},
+                        {"session_too_long", session_too_long},
+                        {"rq_full", rq_full},
+                        {"unsignaled", unsignaled},
+                        {"signal_all", signal_all},
+                        {"mixed_apis", mixed_apis},
+                        {"threads", threads},
+                        {"purge_on_destroy", purge<true>},
+                        {"purge_on_reset", purge<false>},
+                        {"churn", churn},
+                        {"cq_ex", cq_ex},
+                        {"many_qps", many_qps}});
+}
 
 }  // namespace guest

@@ -210,18 +210,16 @@ void drained_after_rnr(Env& env) {
   pair.expect_traffic();
 }
 
-constexpr Entry kTests[] = {
-    {"posts_below_rts", posts_below_rts},
-    {"refused_steps", refused_steps},
-    {"query", query},
-    {"reset_and_reuse", reset_and_reuse},
-    {"flush_on_err", flush_on_err},
-    {"send_queue_drained", send_queue_drained},
-    {"drained_after_rnr", drained_after_rnr},
-};
-
 }  // namespace
 
-std::span<const Entry> state_tests() { return kTests; }
+std::vector<Test> state_tests(Env& env) {
+  return tests_of(env, {{"posts_below_rts", posts_below_rts},
+                        {"refused_steps", refused_steps},
+                        {"query", query},
+                        {"reset_and_reuse", reset_and_reuse},
+                        {"flush_on_err", flush_on_err},
+                        {"send_queue_drained", send_queue_drained},
+                        {"drained_after_rnr", drained_after_rnr}});
+}
 
 }  // namespace guest

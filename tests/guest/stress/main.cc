@@ -126,8 +126,7 @@ void Bench::check_rules(const Machine& machine) const {
   const auto applied = machine.applied();
   require(!applied.empty() && std::ranges::find(applied, 0U) == applied.end(),
           "a rule of {} was never applied", machine.name());
-  std::printf("# %s: %llu packets lost, doubled, late or damaged\n", machine.name().c_str(),
-              static_cast<unsigned long long>(sum(applied)));
+  note("{}: {} packets lost, doubled, late or damaged", machine.name(), sum(applied));
 }
 
 void Bench::check(const Case& c) const {
@@ -153,10 +152,8 @@ void Bench::check(const Case& c) const {
 // All reliable messages must arrive, and a good part of the unreliable ones: a UC WRITE without
 // immediate data does not show that it arrived.
 void check_totals(const Totals& here, const Totals& there, std::uint64_t rounds) {
-  std::printf("# messages: %llu of RC and XRC, %llu of UC and %llu of UD that arrived\n",
-              static_cast<unsigned long long>(here.reliable + there.reliable),
-              static_cast<unsigned long long>(here.uc + there.uc),
-              static_cast<unsigned long long>(here.ud + there.ud));
+  note("messages: {} of RC and XRC, {} of UC and {} of UD that arrived",
+       here.reliable + there.reliable, here.uc + there.uc, here.ud + there.ud);
   const std::uint64_t sent = rounds * kRound;  // in each flow
   for (const Totals& t : {here, there}) {
     require(t.reliable == sent * kReliableFlows, "{} reliable messages, not {}", t.reliable,

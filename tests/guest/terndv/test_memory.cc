@@ -228,17 +228,17 @@ void foreign_keys(const Device& dev) {
 }  // namespace
 
 std::vector<Test> dm_tests(const Device& dev) {
-  return {{"dm-operations", [&dev] { operations(dev); }},
-          {"dm-operations-refused", [&dev] { refused_operations(dev); }},
-          {"dm-operations-many", [&dev] { many_operations(dev); }},
-          {"dm-operations-shared", [&dev] { shared_counter(dev); }}};
+  return tests_of(dev, {{"dm-operations", operations},
+                        {"dm-operations-refused", refused_operations},
+                        {"dm-operations-many", many_operations},
+                        {"dm-operations-shared", shared_counter}});
 }
 
 std::vector<Test> key_tests(const Device& dev) {
-  return {{"key-region", [&dev] { region(dev); }},
-          {"key-window-type-2", [&dev] { window_type_2(dev); }},
-          {"key-window-type-1", [&dev] { window_type_1(dev); }},
-          {"key-foreign", [&dev] { foreign_keys(dev); }}};
+  return tests_of(dev, {{"key-region", region},
+                        {"key-window-type-2", window_type_2},
+                        {"key-window-type-1", window_type_1},
+                        {"key-foreign", foreign_keys}});
 }
 
 }  // namespace guest

@@ -185,17 +185,8 @@ void arm_by_hand(const Device& dev) {
   const ChannelPtr channel(ibv_create_comp_channel(dev.context()));
   require(channel != nullptr, "ibv_create_comp_channel");
   const CqPtr cq = create_cq(dev, 8, channel.get());
-  QpSpec spec;
-  spec.send_cq = spec.recv_cq = cq.get();
-  spec.cap = {.max_send_wr = 4,
-              .max_recv_wr = 1,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  const QpPtr qp = try_create_qp(dev, spec);
-  require(qp != nullptr, "ibv_create_qp");
-  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
-  connect(qp.get(), dev, {.mtu = IBV_MTU_1024}, self, self);
+  const QpPtr qp = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
+  connect_to_itself(qp.get(), dev);
   RawQp raw(qp.get());
   RawCq raw_cq(cq.get());
   // Before the completion and after it.
@@ -242,15 +233,15 @@ void supported(const Device& dev) {
 }  // namespace
 
 std::vector<Test> query_tests(const Device& dev) {
-  return {{"query-device", [&dev] { query(dev); }}, {"is-supported", [&dev] { supported(dev); }}};
+  return tests_of(dev, {{"query-device", query}, {"is-supported", supported}});
 }
 
 std::vector<Test> post_tests(const Device& dev) {
-  return {{"raw-send", [&dev] { send_by_hand(dev); }},
-          {"raw-one-sided", [&dev] { one_sided_by_hand(dev); }},
-          {"raw-srq", [&dev] { shared_receives_by_hand(dev); }},
-          {"raw-datagram", [&dev] { datagram_by_hand(dev); }},
-          {"raw-arm", [&dev] { arm_by_hand(dev); }}};
+  return tests_of(dev, {{"raw-send", send_by_hand},
+                        {"raw-one-sided", one_sided_by_hand},
+                        {"raw-srq", shared_receives_by_hand},
+                        {"raw-datagram", datagram_by_hand},
+                        {"raw-arm", arm_by_hand}});
 }
 
 }  // namespace guest

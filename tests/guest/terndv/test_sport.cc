@@ -33,22 +33,11 @@ class Sniffer {
  public:
   explicit Sniffer(const Device& dev)
       : memory_(dev.pd(), kSniffed * kFrame, kAllAccess), cq_(create_cq(dev, kSniffed)) {
-    QpSpec spec;
-    spec.type = IBV_QPT_RAW_PACKET;
-    spec.send_cq = spec.recv_cq = cq_.get();
-    spec.cap = {.max_send_wr = 1,
-                .max_recv_wr = kSniffed,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
-    qp_ = try_create_qp(dev, spec);
-    require(qp_ != nullptr, "a raw packet QP: {}", errno_name(errno));
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
-    require_err(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PORT), 0, "INIT");
-    attr.qp_state = IBV_QPS_RTR;
-    require_err(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE), 0, "RTR");
+    qp_ = create_qp(dev, {.type = IBV_QPT_RAW_PACKET,
+                          .send_cq = cq_.get(),
+                          .recv_cq = cq_.get(),
+                          .cap = capacity(1, kSniffed)});
+    connect(qp_.get(), dev, {}, {}, {}, IBV_QPS_RTR);
     for (std::uint32_t i = 0; i < kSniffed; i++) refill(i);
     ibv_flow_attr flow{};
     flow.type = IBV_FLOW_ATTR_SNIFFER;
@@ -97,8 +86,7 @@ class Sniffer {
     return u16(frame, udp + 2) == kRoce && to == qpn ? u16(frame, udp) : std::uint16_t{0};
   }
   void refill(std::uint32_t slot) const {
-    const ibv_sge sge = memory_.sge(slot * kFrame, kFrame);
-    require_err(post_recv(qp_.get(), slot, std::span(&sge, 1)), 0, "post_recv");
+    require_err(post_recv(qp_.get(), slot, memory_.sge(slot * kFrame, kFrame)), 0, "post_recv");
   }
 
   Memory memory_;
@@ -107,30 +95,9 @@ class Sniffer {
   ibv_flow* flow_ = nullptr;
 };
 
-struct Lone {
-  Lone(const Device& dev, ibv_qp_type type)
-      : memory(dev.pd(), kMessage, kAllAccess), cq(create_cq(dev, 8)) {
-    QpSpec spec;
-    spec.type = type;
-    spec.send_cq = spec.recv_cq = cq.get();
-    spec.cap = {.max_send_wr = 4,
-                .max_recv_wr = 4,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
-    qp = try_create_qp(dev, spec);
-    require(qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
-    self = {.qpn = qp->qp_num, .psn = 7, .gid = dev.gid()};
-  }
-  void receive() const {
-    const ibv_sge sge = memory.sge(0, kMessage);
-    require_err(post_recv(qp.get(), 1, std::span(&sge, 1)), 0, "post_recv");
-  }
-  Memory memory;
-  CqPtr cq;
-  QpPtr qp;
-  Endpoint self;
-};
+constexpr Connection kHow{.mtu = IBV_MTU_1024};
+
+void receive(const End& end) { end.recv(1, {0, kMessage}); }
 
 Report ask(const Socket& peer, const Order& order) {
   peer.write(&order, sizeof(order));
@@ -140,26 +107,24 @@ Report ask(const Socket& peer, const Order& order) {
 }
 
 // Sends one message and returns the source port with which it arrived.
-std::uint16_t send_one(const Socket& peer, const Lone& end) {
-  Send send;
-  send.sges = {end.memory.sge(0, kMessage)};
-  require_err(post(end.qp.get(), Api::kPost, send), 0, "post");
-  require(poll(end.cq.get(), 1).front().status == IBV_WC_SUCCESS, "the SEND failed");
+std::uint16_t send_one(const Socket& peer, const End& end) {
+  require_err(post(end.qp(), Api::kPost, {.sges = {end.sge({0, kMessage})}}), 0, "post");
+  require(poll(end.send_cq(), 1).front().status == IBV_WC_SUCCESS, "the SEND failed");
   return ask(peer, {}).sport;
 }
 
 void on_the_wire(const Device& dev, const Socket& peer, ibv_qp_type type) {
-  const Lone end(dev, type);
-  const Report first =
-      ask(peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.self});
-  connect(end.qp.get(), dev, {.mtu = IBV_MTU_1024}, end.self, first.self);
+  const End end(dev, {.type = type});
+  const Report first = ask(
+      peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.endpoint()});
+  connect(end.qp(), dev, kHow, end.endpoint(), first.self);
   std::uint16_t sport = 0;
-  require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
+  require_err(terndv_query_qp_udp_sport(end.qp(), &sport), 0, "terndv_query_qp_udp_sport");
   std::uint16_t seen = send_one(peer, end);
   require(seen == sport && sport >= 0xc000, "port {} on the wire, {} by the query", seen, sport);
   for (const std::uint16_t port : {std::uint16_t{0xdead}, std::uint16_t{1}, std::uint16_t{65535}}) {
-    require_err(terndv_modify_qp_udp_sport(end.qp.get(), port), 0, "terndv_modify_qp_udp_sport");
-    require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
+    require_err(terndv_modify_qp_udp_sport(end.qp(), port), 0, "terndv_modify_qp_udp_sport");
+    require_err(terndv_query_qp_udp_sport(end.qp(), &sport), 0, "terndv_query_qp_udp_sport");
     require(sport == port, "{} by the query", sport);
     seen = send_one(peer, end);
     require(seen == port, "port {} on the wire, not {}", seen, port);
@@ -168,29 +133,24 @@ void on_the_wire(const Device& dev, const Socket& peer, ibv_qp_type type) {
 
 void refused(const Device& dev) {
   std::uint16_t sport = 0;
-  const Lone fresh(dev, IBV_QPT_RC);
-  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), EINVAL, "in RESET");
-  require_err(terndv_query_qp_udp_sport(fresh.qp.get(), &sport), EINVAL, "query in RESET");
-  const Lone datagrams(dev, IBV_QPT_UD);
-  connect(datagrams.qp.get(), dev, {.mtu = IBV_MTU_1024}, datagrams.self, datagrams.self);
-  require_err(terndv_modify_qp_udp_sport(datagrams.qp.get(), 5), EOPNOTSUPP, "UD");
-  require_err(terndv_query_qp_udp_sport(datagrams.qp.get(), &sport), EOPNOTSUPP, "query of UD");
-  connect(fresh.qp.get(), dev, {.mtu = IBV_MTU_1024}, fresh.self, fresh.self);
-  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 0), EINVAL, "port 0");
-  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), 0, "in RTS");
+  const End fresh(dev, {});
+  require_err(terndv_modify_qp_udp_sport(fresh.qp(), 5), EINVAL, "in RESET");
+  require_err(terndv_query_qp_udp_sport(fresh.qp(), &sport), EINVAL, "query in RESET");
+  const End datagrams(dev, {.type = IBV_QPT_UD});
+  connect_to_itself(datagrams.qp(), dev);
+  require_err(terndv_modify_qp_udp_sport(datagrams.qp(), 5), EOPNOTSUPP, "UD");
+  require_err(terndv_query_qp_udp_sport(datagrams.qp(), &sport), EOPNOTSUPP, "query of UD");
+  connect_to_itself(fresh.qp(), dev);
+  require_err(terndv_modify_qp_udp_sport(fresh.qp(), 0), EINVAL, "port 0");
+  require_err(terndv_modify_qp_udp_sport(fresh.qp(), 5), 0, "in RTS");
 }
 
 // ib_core gives an XRC target, and each process that opens one, an object of its own.
 void xrc_target(const Device& dev) {
   const CqPtr cq = create_cq(dev, 8);
   const XrcShare share = open_xrc(dev, dev.pd(), cq.get());
-  QpSpec spec;
-  spec.type = IBV_QPT_XRC_RECV;
-  spec.xrcd = share.xrcd.get();
-  const QpPtr target = try_create_qp(dev, spec);
-  require(target != nullptr, "an XRC target: {}", errno_name(errno));
-  const Endpoint self = {.qpn = target->qp_num, .psn = 7, .gid = dev.gid()};
-  connect(target.get(), dev, {.mtu = IBV_MTU_1024}, self, self);
+  const QpPtr target = create_qp(dev, {.type = IBV_QPT_XRC_RECV, .xrcd = share.xrcd.get()});
+  connect_to_itself(target.get(), dev);
   ibv_qp_open_attr attr{};
   attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   attr.qp_num = target->qp_num;
@@ -211,20 +171,20 @@ void xrc_target(const Device& dev) {
 
 void serve(const Device& dev, const Socket& client) {
   Sniffer sniffer(dev);
-  std::unique_ptr<Lone> end;
+  std::unique_ptr<End> end;
   Order order;
   while (client.read(&order, sizeof(order))) {
     Report report;
     if (order.unconnected != 0) {
-      end = std::make_unique<Lone>(dev, static_cast<ibv_qp_type>(order.type));
-      connect(end->qp.get(), dev, {.mtu = IBV_MTU_1024}, end->self, order.from);
-      end->receive();
+      end = std::make_unique<End>(dev, EndSpec{.type = static_cast<ibv_qp_type>(order.type)});
+      connect(end->qp(), dev, kHow, end->endpoint(), order.from);
+      receive(*end);
     } else {
-      require(poll(end->cq.get(), 1).front().status == IBV_WC_SUCCESS, "the receive failed");
-      end->receive();
-      report.sport = sniffer.last_to(end->qp->qp_num);
+      require(poll(end->recv_cq(), 1).front().status == IBV_WC_SUCCESS, "the receive failed");
+      receive(*end);
+      report.sport = sniffer.last_to(end->qp()->qp_num);
     }
-    report.self = end->self;
+    report.self = end->endpoint();
     client.write(&report, sizeof(report));
   }
 }

@@ -12,15 +12,10 @@
 #include <string_view>
 #include <thread>
 
+#include "verbs.h"
+
 namespace guest::uverbsfuzz {
 namespace {
-
-bool is_v4_mapped(const ibv_gid& gid) {
-  for (std::size_t i = 0; i < 10; ++i) {
-    if (gid.raw[i] != 0) return false;
-  }
-  return gid.raw[10] == 0xff && gid.raw[11] == 0xff;
-}
 
 // Counts a context that the kernel refuses: the device may be going.
 ibv_context* open_device(const std::string& name, Tally& tally) {
@@ -38,13 +33,10 @@ ibv_context* open_device(const std::string& name, Tally& tally) {
 
 // Without a GID its connections are refused; everything else works.
 void choose_gid(Process& process) {
-  ibv_gid_entry entries[64];
-  const ssize_t n = ibv_query_gid_table(process.verbs, entries, 64, 0);
-  for (ssize_t i = 0; i < n; ++i) {
-    if (!is_v4_mapped(entries[i].gid)) continue;
-    process.gid = entries[i].gid;
-    process.gid_index = static_cast<std::uint8_t>(entries[i].gid_index);
-  }
+  const std::optional<ibv_gid_entry> entry = ipv4_gid(process.verbs);
+  if (!entry) return;
+  process.gid = entry->gid;
+  process.gid_index = static_cast<std::uint8_t>(entry->gid_index);
 }
 
 }  // namespace

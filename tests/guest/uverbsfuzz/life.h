@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <infiniband/terndv.h>
+#include "owner.h"
 #include "raw.h"
 #include "tally.h"
 
@@ -106,20 +107,6 @@ class Thread {
   static std::uint32_t handle_of(const ibv_rwq_ind_table* table) {
     return static_cast<std::uint32_t>(table->ind_tbl_handle);
   }
-  static int destroy(ibv_pd* pd) { return ibv_dealloc_pd(pd); }
-  static int destroy(ibv_mr* mr) { return ibv_dereg_mr(mr); }
-  static int destroy(ibv_dm* dm) { return ibv_free_dm(dm); }
-  static int destroy(ibv_comp_channel* channel) { return ibv_destroy_comp_channel(channel); }
-  static int destroy(ibv_cq* cq) { return ibv_destroy_cq(cq); }
-  static int destroy(ibv_srq* srq) { return ibv_destroy_srq(srq); }
-  static int destroy(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
-  static int destroy(ibv_qp* qp) { return ibv_destroy_qp(qp); }
-  static int destroy(ibv_ah* ah) { return ibv_destroy_ah(ah); }
-  static int destroy(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
-  static int destroy(ibv_wq* wq) { return ibv_destroy_wq(wq); }
-  static int destroy(ibv_rwq_ind_table* table) { return ibv_destroy_rwq_ind_table(table); }
-  static int destroy(ibv_flow* flow) { return ibv_destroy_flow(flow); }
-  static int destroy(ibv_counters* counters) { return ibv_destroy_counters(counters); }
   // Keeps an element whose object the library made, unless that is null. Returns an errno.
   template <typename T>
   int keep(std::vector<T>& pool, T made, Goal goal, std::size_t type);

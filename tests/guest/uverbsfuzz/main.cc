@@ -70,7 +70,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -86,7 +85,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -97,6 +95,7 @@
 #include "disturb.h"
 #include "lab.h"
 #include "life.h"
+#include "map.h"
 #include "program.h"
 #include "regress.h"
 #include "slabs.h"
@@ -136,10 +135,6 @@ void become_user() {
 class Fuzzer {
  public:
   explicit Fuzzer(const Settings& settings) : settings_(settings) {
-    void* const memory =
-        mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    tally_ = new (memory) Tally{};
     shared_ = tally_;
     // Children of dead processes come to us, so that we see all of them end.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -176,7 +171,7 @@ class Fuzzer {
 
   static inline Tally* shared_ = nullptr;
   const Settings settings_;
-  Tally* tally_;
+  Tally* const tally_ = new_shared<Tally>();
   std::vector<pid_t> planted_;
   pid_t disturber_ = 0;
   int disturber_status_ = 0;
@@ -388,8 +383,7 @@ void Fuzzer::judge_slabs(const Counts& before, std::uint64_t lives, std::uint64_
     after = read_slabs();
     text = grown(before, after, allowed, tasks);
   } while (!text.empty() && Clock::now() < end);
-  std::printf("# slabs, of which %lld may stay: %s\n", static_cast<long long>(allowed),
-              difference(before, after).c_str());
+  note("slabs, of which {} may stay: {}", allowed, difference(before, after));
   report(text.empty(), "slabs-are-back", text);
 }
 
@@ -402,19 +396,19 @@ void Fuzzer::judge_reach() {
     } else {
       report(n > 0, name, "not once");
     }
-    std::printf("# %s %llu\n", name.c_str(), static_cast<unsigned long long>(n));
+    note("{} {}", name, n);
   }
 }
 
 void Fuzzer::replay(std::uint64_t seed) {
   setenv("UVERBSFUZZ_TRACE", "1", 1);
-  std::printf("# exit status %d\n", finish(start_life(seed, false)));
+  note("exit status {}", finish(start_life(seed, false)));
 }
 
 void Fuzzer::run() {
   const std::uint64_t seed = settings_.life.seed;
-  std::printf("# seed %llu, as %s%s\n", static_cast<unsigned long long>(seed),
-              settings_.user ? "a user" : "root", settings_.disturbs ? ", disturbed" : "");
+  note("seed {}, as {}{}", seed, settings_.user ? "a user" : "root",
+       settings_.disturbs ? ", disturbed" : "");
   std::system("kernel-complaints --mark uverbsfuzz");
   regress();
   reproduce();
@@ -434,7 +428,7 @@ void Fuzzer::run() {
     disturber_ = start([this, seed] {
       const std::string failed = disturb(settings_.life.device, seed, settings_.run_seconds,
                                          disturbances(), note_disturbance);
-      if (!failed.empty()) std::printf("# the device is not back after %s\n", failed.c_str());
+      if (!failed.empty()) note("the device is not back after {}", failed);
       return failed.empty() ? 0 : 1;
     });
   }
@@ -452,13 +446,11 @@ void Fuzzer::run() {
   judge_reach();
   const std::string complaints = shell("kernel-complaints --since uverbsfuzz | head -n 3");
   report(complaints.empty(), "kernel-is-quiet", complaints);
-  std::printf(
-      "# %llu processes, %llu killed, %llu ended by a signal; %llu calls, "
-      "%llu contexts refused, %llu disturbances\n",
-      static_cast<unsigned long long>(lives_), static_cast<unsigned long long>(killed_),
-      static_cast<unsigned long long>(by_signal_), static_cast<unsigned long long>(tally_->calls),
-      static_cast<unsigned long long>(tally_->refused_opens),
-      static_cast<unsigned long long>(tally_->disturbed));
+  note(
+      "{} processes, {} killed, {} ended by a signal; {} calls, {} contexts refused, {} "
+      "disturbances",
+      lives_, killed_, by_signal_, tally_->calls.load(), tally_->refused_opens.load(),
+      tally_->disturbed.load());
 }
 
 // Each planted defect must be found, and named.

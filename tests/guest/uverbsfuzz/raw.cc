@@ -3,22 +3,14 @@
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/tern-abi.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace guest::uverbsfuzz {
 namespace {
 
 constexpr std::uint64_t kInKernel = 0xffff888000000000;
-
-std::byte* map(int protection, int flags) {
-  void* memory = mmap(nullptr, Arena::kBytes, protection, flags | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<std::byte*>(memory);
-}
 
 std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
@@ -54,25 +46,14 @@ std::uint32_t Handles::any(Random& random, std::size_t type) {
   return known.empty() ? pick % 32 : known[pick % known.size()];
 }
 
-Arena::Arena()
-    : memory_(map(PROT_READ | PROT_WRITE, MAP_PRIVATE)),
-      read_only_(map(PROT_READ, MAP_SHARED)),
-      hole_(map(PROT_NONE, MAP_PRIVATE)) {}
-
-Arena::~Arena() {
-  munmap(memory_, kBytes);
-  munmap(read_only_, kBytes);
-  munmap(hole_, kBytes);
-}
-
 std::uint64_t Arena::response(Random& random) const {
   const std::uint32_t where = random.below(32);
   const std::uint64_t good = number(page(200 + random.below(32)));
-  if (where == 0) return number(hole_);
-  if (where == 1) return number(read_only_);
+  if (where == 0) return hole_.address();
+  if (where == 1) return read_only_.address();
   if (where == 2) return kInKernel;
   // Runs into the page that is not there.
-  if (where == 3) return number(memory_) + kBytes - 4;
+  if (where == 3) return memory_.address() + kBytes - 4;
   return good;
 }
 
@@ -84,17 +65,17 @@ std::uint64_t Arena::address(Random& random) const {
     case 0:
       return 0;
     case 1:
-      return number(hole_) + whole;
+      return hole_.address() + whole;
     case 2:
-      return number(read_only_) + whole;
+      return read_only_.address() + whole;
     case 3:
       return kInKernel + whole;
     case 4:
       return ~std::uint64_t{0} - offset;
     case 5:
-      return number(memory_) + offset;
+      return memory_.address() + offset;
     default:
-      return number(memory_) + whole;
+      return memory_.address() + whole;
   }
 }
 

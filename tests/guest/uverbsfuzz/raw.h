@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "map.h"
 #include "random.h"
 #include "tally.h"
 
@@ -35,24 +36,21 @@ class Handles {
 // Memory that requests refer to.
 class Arena {
  public:
-  Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  ~Arena();
-
   static constexpr std::size_t kBytes = 256 * kPage;
 
   // A page of read-write memory.
-  [[nodiscard]] std::byte* page(std::size_t number) const { return memory_ + number % 256 * kPage; }
+  [[nodiscard]] std::byte* page(std::size_t number) const {
+    return memory_.at(number % 256 * kPage);
+  }
   // Where a response goes: mostly to memory.
   std::uint64_t response(Random& random) const;
   // An address that may be good, bad, or the kernel's.
   std::uint64_t address(Random& random) const;
 
  private:
-  std::byte* memory_;
-  std::byte* read_only_;
-  std::byte* hole_;
+  const Map memory_{kBytes};
+  const Map read_only_{kBytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS};
+  const Map hole_{kBytes, PROT_NONE};
 };
 
 struct Raw {

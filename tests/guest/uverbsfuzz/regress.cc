@@ -15,17 +15,12 @@ namespace {
 
 // The object of an XRC target is ib_core's own and smaller than the driver's.
 std::string sport_of_a_target(const std::string& device) {
-  const guest::Device dev(device, -1);
-  const guest::CqPtr cq = guest::create_cq(dev, 8);
-  const guest::XrcShare share = guest::open_xrc(dev, dev.pd(), cq.get());
+  const Device dev(device, -1);
+  const CqPtr cq = create_cq(dev, 8);
+  const XrcShare share = open_xrc(dev, dev.pd(), cq.get());
   for (std::uint16_t i = 1; i <= 40; ++i) {
-    guest::QpSpec spec;
-    spec.type = IBV_QPT_XRC_RECV;
-    spec.xrcd = share.xrcd.get();
-    const guest::QpPtr target = guest::try_create_qp(dev, spec);
-    if (target == nullptr) return std::string("no XRC target: ") + std::strerror(errno);
-    const guest::Endpoint self{.qpn = target->qp_num, .psn = 1, .gid = dev.gid()};
-    guest::connect(target.get(), dev, {.mtu = IBV_MTU_1024}, self, self);
+    const QpPtr target = create_qp(dev, {.type = IBV_QPT_XRC_RECV, .xrcd = share.xrcd.get()});
+    connect_to_itself(target.get(), dev);
     const auto wanted = static_cast<std::uint16_t>(0xc000 + i);
     std::uint16_t got = 0;
     if (const int err = terndv_modify_qp_udp_sport(target.get(), wanted)) return std::strerror(err);
@@ -37,17 +32,9 @@ std::string sport_of_a_target(const std::string& device) {
 
 // The kernel's own queues exist only for its own QPs.
 std::string posts_by_write(const std::string& device) {
-  const guest::Device dev(device, -1);
-  const guest::CqPtr cq = guest::create_cq(dev, 8);
-  guest::QpSpec spec;
-  spec.send_cq = spec.recv_cq = cq.get();
-  spec.cap = {.max_send_wr = 4,
-              .max_recv_wr = 4,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  const guest::QpPtr qp = guest::try_create_qp(dev, spec);
-  if (qp == nullptr) return std::string("no QP: ") + std::strerror(errno);
+  const Device dev(device, -1);
+  const CqPtr cq = create_cq(dev, 8);
+  const QpPtr qp = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
   struct {
     ib_uverbs_cmd_hdr header;
     std::uint64_t response;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "life.h"
+#include "verbs.h"
 
 namespace guest::uverbsfuzz {
 
@@ -33,44 +34,17 @@ std::vector<Thread::Op> Thread::using_ops() {
 
 // Takes a QP one step on, with the attributes that its type needs. The peer is the QP itself.
 int Thread::to_state(ibv_qp* qp, ibv_qp_state state) {
-  const bool connected = qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET;
-  const bool requests = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
-  const bool responds = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
-  ibv_qp_attr attr{};
-  int mask = IBV_QP_STATE;
-  attr.qp_state = state;
-  if (state == IBV_QPS_INIT) {
-    attr.port_num = 1;
-    attr.qkey = 0x11111111;
-    attr.qp_access_flags = qp->qp_type == IBV_QPT_UC ? 2 : 0xe;
-    mask |= IBV_QP_PORT;
-    if (qp->qp_type != IBV_QPT_RAW_PACKET) mask |= IBV_QP_PKEY_INDEX;
-    if (connected) mask |= IBV_QP_ACCESS_FLAGS;
-    if (qp->qp_type == IBV_QPT_UD) mask |= IBV_QP_QKEY;
-  } else if (state == IBV_QPS_RTR && connected) {
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = qp->qp_num;
-    attr.rq_psn = 1;
-    attr.max_dest_rd_atomic = 4;
-    attr.min_rnr_timer = 1;
-    attr.ah_attr.is_global = 1;
-    attr.ah_attr.port_num = 1;
-    attr.ah_attr.grh.dgid = process_.gid;
-    attr.ah_attr.grh.sgid_index = process_.gid_index;
-    attr.ah_attr.grh.hop_limit = 64;
-    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (responds) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  } else if (state == IBV_QPS_RTS && qp->qp_type != IBV_QPT_RAW_PACKET) {
-    attr.sq_psn = 1;
-    attr.timeout = 8;
-    attr.retry_cnt = 1;
-    attr.rnr_retry = 1;
-    attr.max_rd_atomic = 4;
-    mask |= IBV_QP_SQ_PSN;
-    if (requests) mask |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-    if (requests || responds) mask |= IBV_QP_TIMEOUT;
-  }
-  return ibv_modify_qp(qp, &attr, mask);
+  const Connection how{.mtu = IBV_MTU_1024,
+                       .qp_access = qp->qp_type == IBV_QPT_UC ? 2 : 0xe,
+                       .timeout = 8,
+                       .retry_cnt = 1,
+                       .rnr_retry = 1,
+                       .min_rnr_timer = 1,
+                       .max_rd_atomic = 4,
+                       .max_dest_rd_atomic = 4};
+  if (state == IBV_QPS_INIT) return to_init(qp, how);
+  if (state == IBV_QPS_RTS) return to_rts(qp, how, 1);
+  return to_rtr(qp, process_.gid_index, how, {.qpn = qp->qp_num, .psn = 1, .gid = process_.gid});
 }
 
 int Thread::connect_qp() {

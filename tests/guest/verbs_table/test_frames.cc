@@ -19,14 +19,10 @@ constexpr std::uint16_t kExperimental = 0x88b5;  // EtherType
 constexpr std::uint32_t kFrame = 128;
 constexpr std::uint32_t kTcpHeaders = 14 + 20 + 20;
 
-int destroy_flow(ibv_flow* flow) { return ibv_destroy_flow(flow); }
-int destroy_counters(ibv_counters* counters) { return ibv_destroy_counters(counters); }
-int destroy_wq(ibv_wq* wq) { return ibv_destroy_wq(wq); }
-int destroy_table(ibv_rwq_ind_table* table) { return ibv_destroy_rwq_ind_table(table); }
-using FlowPtr = std::unique_ptr<ibv_flow, Destroyer<ibv_flow, destroy_flow>>;
-using CountersPtr = std::unique_ptr<ibv_counters, Destroyer<ibv_counters, destroy_counters>>;
-using WqPtr = std::unique_ptr<ibv_wq, Destroyer<ibv_wq, destroy_wq>>;
-using TablePtr = std::unique_ptr<ibv_rwq_ind_table, Destroyer<ibv_rwq_ind_table, destroy_table>>;
+using FlowPtr = Owner<ibv_flow>;
+using CountersPtr = Owner<ibv_counters>;
+using WqPtr = Owner<ibv_wq>;
+using TablePtr = Owner<ibv_rwq_ind_table>;
 
 // A raw packet QP that sends, and one that receives what a flow gives it.
 class Raw {
@@ -53,10 +49,7 @@ class Raw {
     const std::uint16_t be = htons(type);
     std::memcpy(outbox() + 12, &be, 2);
   }
-  void post_recv() const {
-    const ibv_sge sge = inbox();
-    require_err(guest::post_recv(to(), 2, std::span(&sge, 1)), 0, "ibv_post_recv");
-  }
+  void post_recv() const { require_err(guest::post_recv(to(), 2, inbox()), 0, "ibv_post_recv"); }
   // Sends the frame in the outbox.
   void send() const {
     const Send s{.sges = {memory_.sge(0, kFrame)}, .wr_id = 1};
@@ -86,11 +79,7 @@ class Raw {
     ibv_qp_init_attr_ex attr{};
     attr.send_cq = send_cq_.get();
     attr.recv_cq = recv_cq_.get();
-    attr.cap = {.max_send_wr = 4,
-                .max_recv_wr = 4,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
+    attr.cap = capacity(4, 4);
     attr.qp_type = IBV_QPT_RAW_PACKET;
     attr.comp_mask =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
@@ -99,16 +88,8 @@ class Raw {
     attr.max_tso_header = kTcpHeaders;
     QpPtr qp(ibv_create_qp_ex(dev_.context(), &attr));
     require(qp != nullptr, "a raw packet QP: {}", errno_name(errno));
-    bring_up(qp.get());
+    connect_to_itself(qp.get(), dev_);
     return qp;
-  }
-  static void bring_up(ibv_qp* qp) {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
-    require_err(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT), 0, "to INIT");
-    require_err(to_state(qp, IBV_QPS_RTR), 0, "to RTR");
-    require_err(to_state(qp, IBV_QPS_RTS), 0, "to RTS");
   }
 
   const Device& dev_;

@@ -13,9 +13,6 @@ namespace {
 
 constexpr std::uint32_t kLength = 4096;
 
-int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
-using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
-
 DmPtr alloc_dm(const Device& dev) {
   ibv_alloc_dm_attr attr{};
   attr.length = kLength;

@@ -8,8 +8,7 @@
 namespace guest::verbs {
 namespace {
 
-constexpr ibv_qp_cap kCap{
-    .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+constexpr ibv_qp_cap kCap = capacity(4, 4);
 
 void add_creation(Probes& p) {
   p.works({"ibv_create_qp", "ibv_destroy_qp"}, "a QP with the capacities that were asked for",
@@ -58,9 +57,7 @@ void add_creation(Probes& p) {
   p.works({"ibv_open_qp"}, "an XRC target of another owner", [](const Device& dev) {
     const CqPtr cq = create_cq(dev, 16);
     const XrcShare xrc = open_xrc(dev, dev.pd(), cq.get());
-    QpSpec spec{.type = IBV_QPT_XRC_RECV, .xrcd = xrc.xrcd.get()};
-    const QpPtr target = try_create_qp(dev, spec);
-    require(target != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
+    const QpPtr target = create_qp(dev, {.type = IBV_QPT_XRC_RECV, .xrcd = xrc.xrcd.get()});
     ibv_qp_open_attr attr{};
     attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     attr.qp_num = target->qp_num;

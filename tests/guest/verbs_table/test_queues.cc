@@ -20,12 +20,7 @@ void add_cqs(Probes& p) {
   p.works({"ibv_create_cq", "ibv_destroy_cq"}, "a CQ that is busy as long as a QP uses it",
           [](const Device& dev) {
             const CqPtr cq = create_cq(dev, 100);
-            ibv_qp_cap cap{.max_send_wr = 1,
-                           .max_recv_wr = 1,
-                           .max_send_sge = 1,
-                           .max_recv_sge = 1,
-                           .max_inline_data = 0};
-            const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
+            const QpPtr qp = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
             require(ibv_destroy_cq(cq.get()) == EBUSY, "the CQ of a QP was destroyed");
           });
   p.works({"ibv_create_cq_ex"}, "polled with ibv_start_poll, with fields that were asked for",
@@ -37,12 +32,7 @@ void add_cqs(Probes& p) {
             ibv_cq_ex* const cqx = ibv_create_cq_ex(dev.context(), &attr);
             require(cqx != nullptr, "ibv_create_cq_ex: {}", errno_name(errno));
             const CqPtr cq(ibv_cq_ex_to_cq(cqx));
-            ibv_qp_cap cap{.max_send_wr = 1,
-                           .max_recv_wr = 1,
-                           .max_send_sge = 1,
-                           .max_recv_sge = 1,
-                           .max_inline_data = 0};
-            const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
+            const QpPtr qp = create_qp(dev, {.send_cq = cq.get(), .recv_cq = cq.get()});
             require_err(to_init(qp.get(), {}), 0, "to INIT");
             require_err(post_recv(qp.get(), 17, {}), 0, "ibv_post_recv");
             require_err(to_state(qp.get(), IBV_QPS_ERR), 0, "to ERR");
@@ -114,23 +104,15 @@ SrqPtr create_srq(const Device& dev, std::uint32_t max_wr) {
 // A peer sends to the XRC SRQ by its number.
 void send_to_srq(const Device& dev, const XrcShare& xrc, ibv_cq* cq, std::uint32_t number) {
   const Memory memory(dev.pd(), 4096, kAllAccess);
-  QpSpec to{.type = IBV_QPT_XRC_RECV, .xrcd = xrc.xrcd.get()};
-  const QpPtr target = try_create_qp(dev, to);
-  require(target != nullptr, "an XRC target: {}", errno_name(errno));
-  const ibv_qp_cap cap{.max_send_wr = 4,
-                       .max_recv_wr = 0,
-                       .max_send_sge = 1,
-                       .max_recv_sge = 0,
-                       .max_inline_data = 0};
-  QpSpec from{.type = IBV_QPT_XRC_SEND, .send_cq = cq, .cap = cap, .send_ops = kRcSendOps};
-  const QpPtr peer = try_create_qp(dev, from);
-  require(peer != nullptr, "an XRC initiator: {}", errno_name(errno));
+  const QpPtr target = create_qp(dev, {.type = IBV_QPT_XRC_RECV, .xrcd = xrc.xrcd.get()});
+  const QpPtr peer = create_qp(
+      dev,
+      {.type = IBV_QPT_XRC_SEND, .send_cq = cq, .cap = capacity(4, 0), .send_ops = kRcSendOps});
   const Endpoint here{.qpn = peer->qp_num, .gid = dev.gid()};
   const Endpoint there{.qpn = target->qp_num, .gid = dev.gid()};
   connect(target.get(), dev, {.mtu = dev.active_mtu()}, there, here);
   connect(peer.get(), dev, {.mtu = dev.active_mtu()}, here, there);
-  const ibv_sge sge = memory.sge(2048, 64);
-  require_err(post_srq_recv(xrc.srq.get(), 1, std::span(&sge, 1)), 0, "ibv_post_srq_recv");
+  require_err(post_srq_recv(xrc.srq.get(), 1, memory.sge(2048, 64)), 0, "ibv_post_srq_recv");
   fill(memory.bytes().first(64), 6);
   require_err(
       post(peer.get(), Api::kWr, Send{.sges = {memory.sge(0, 64)}, .wr_id = 2, .srqn = number}), 0,
@@ -142,32 +124,26 @@ void send_to_srq(const Device& dev, const XrcShare& xrc, ibv_cq* cq, std::uint32
 }
 
 void add_srqs(Probes& p) {
-  p.works({"ibv_create_srq", "ibv_destroy_srq", "ibv_post_srq_recv"}, "a SEND takes a WQE of it",
-          [](const Device& dev) {
-            const SrqPtr srq = create_srq(dev, 8);
-            const CqPtr cq = create_cq(dev, 16);
-            const Memory memory(dev.pd(), 4096, kAllAccess);
-            const ibv_qp_cap cap{.max_send_wr = 4,
-                                 .max_recv_wr = 0,
-                                 .max_send_sge = 1,
-                                 .max_recv_sge = 0,
-                                 .max_inline_data = 0};
-            QpSpec spec{.send_cq = cq.get(), .recv_cq = cq.get(), .srq = srq.get(), .cap = cap};
-            const QpPtr qp = try_create_qp(dev, spec);
-            require(qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
-            const Endpoint self{.qpn = qp->qp_num, .gid = dev.gid()};
-            connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
-            const ibv_sge to = memory.sge(2048, 64);
-            require_err(post_srq_recv(srq.get(), 1, std::span(&to, 1)), 0, "ibv_post_srq_recv");
-            fill(memory.bytes().first(64), 4);
-            require_err(post(qp.get(), Api::kPost, Send{.sges = {memory.sge(0, 64)}, .wr_id = 2}),
-                        0, "ibv_post_send");
-            for (const ibv_wc& wc : poll(cq.get(), 2)) {
-              require(wc.status == IBV_WC_SUCCESS, "wr_id {}: {}", wc.wr_id,
-                      ibv_wc_status_str(wc.status));
-            }
-            require(!mismatch(memory.bytes().subspan(2048, 64), 4), "other bytes");
-          });
+  p.works(
+      {"ibv_create_srq", "ibv_destroy_srq", "ibv_post_srq_recv"}, "a SEND takes a WQE of it",
+      [](const Device& dev) {
+        const SrqPtr srq = create_srq(dev, 8);
+        const CqPtr cq = create_cq(dev, 16);
+        const Memory memory(dev.pd(), 4096, kAllAccess);
+        const QpPtr qp = create_qp(
+            dev,
+            {.send_cq = cq.get(), .recv_cq = cq.get(), .srq = srq.get(), .cap = capacity(4, 0)});
+        connect_to_itself(qp.get(), dev);
+        require_err(post_srq_recv(srq.get(), 1, memory.sge(2048, 64)), 0, "ibv_post_srq_recv");
+        fill(memory.bytes().first(64), 4);
+        require_err(post(qp.get(), Api::kPost, Send{.sges = {memory.sge(0, 64)}, .wr_id = 2}), 0,
+                    "ibv_post_send");
+        for (const ibv_wc& wc : poll(cq.get(), 2)) {
+          require(wc.status == IBV_WC_SUCCESS, "wr_id {}: {}", wc.wr_id,
+                  ibv_wc_status_str(wc.status));
+        }
+        require(!mismatch(memory.bytes().subspan(2048, 64), 4), "other bytes");
+      });
   p.works({"ibv_modify_srq", "ibv_query_srq"}, "a limit and another size", [](const Device& dev) {
     const SrqPtr srq = create_srq(dev, 8);
     // A limit above the number of WQEs would be reached at once.
@@ -211,16 +187,10 @@ class Tags {
     attr.tm_cap = {.max_num_tags = 4, .max_ops = 8};
     srq_.reset(ibv_create_srq_ex(dev.context(), &attr));
     require(srq_ != nullptr, "ibv_create_srq_ex: {}", errno_name(errno));
-    const ibv_qp_cap cap{.max_send_wr = 4,
-                         .max_recv_wr = 0,
-                         .max_send_sge = 1,
-                         .max_recv_sge = 0,
-                         .max_inline_data = 0};
-    QpSpec spec{.send_cq = cq_.get(), .recv_cq = cq_.get(), .srq = srq_.get(), .cap = cap};
-    qp_ = try_create_qp(dev, spec);
-    require(qp_ != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
-    const Endpoint self{.qpn = qp_->qp_num, .gid = dev.gid()};
-    connect(qp_.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+    qp_ = create_qp(
+        dev,
+        {.send_cq = cq_.get(), .recv_cq = cq_.get(), .srq = srq_.get(), .cap = capacity(4, 0)});
+    connect_to_itself(qp_.get(), dev);
   }
 
   // Returns the handle of the tag.
@@ -263,8 +233,7 @@ class Tags {
     return received;
   }
   void post_recv() const {
-    const ibv_sge sge = memory_.sge(3072, 64);
-    require_err(post_srq_recv(srq_.get(), 80, std::span(&sge, 1)), 0, "ibv_post_srq_recv");
+    require_err(post_srq_recv(srq_.get(), 80, memory_.sge(3072, 64)), 0, "ibv_post_srq_recv");
   }
   // The program has seen a message that no tag matched.
   void saw_unexpected() { ++unexpected_; }

@@ -25,7 +25,7 @@ void exact(const Env& env, const Form& form) {
 
 // The window starts inside the atomic's word; the region contains the whole word.
 void low(const Env& env, Form form) {
-  form.at = {.offset = 1004, .length = 2000};
+  form.at = {1004, 2000};
   for (const Op op : kAllOps) {
     const Window window(env, form);
     const std::int64_t below = !is_atomic(op) ? -1 : form.zero_based ? -8 : -4;
@@ -38,7 +38,7 @@ void low(const Env& env, Form form) {
 }
 
 void high(const Env& env, Form form) {
-  form.at = {.offset = 1000, .length = 2004};
+  form.at = {1000, 2004};
   for (const Op op : kAllOps) {
     const Window window(env, form);
     window.denied(op, is_atomic(op) ? 2000 : 2004 - 7, 8);
@@ -53,7 +53,7 @@ void high(const Env& env, Form form) {
 
 // The first packets of the message are within the window.
 void long_message(const Env& env, Form form) {
-  form.at = {.offset = 1000, .length = 6000};
+  form.at = {1000, 6000};
   for (const Op op : {Op::kRead, Op::kWrite}) {
     const Window window(env, form);
     window.denied(op, 0, 6001);
@@ -74,7 +74,7 @@ void wrap(const Env& env, Form form) {
 void top(const Env& env, Form form) {
   constexpr std::uint64_t kRegion = 3UL * 4096;
   form.iova = std::uint64_t{0} - kRegion;
-  form.at = {.offset = kRegion - 2000, .length = 2000};
+  form.at = {kRegion - 2000, 2000};
   Window window(env, form);
   window.allowed(Op::kWrite, 0, form.at.length);
   window.allowed(Op::kRead, 1992, 8);
@@ -180,7 +180,7 @@ void atomic_write(const Env& env, Form form) {
 
 // The window starts and ends within words of the region.
 void atomic_write_range(const Env& env, Form form) {
-  form.at = {.offset = 1004, .length = 2000};
+  form.at = {1004, 2000};
   for (const std::int64_t at : {-4, 1996}) {
     const Window window(env, form);
     window.denied(Op::kAtomicWrite, at, 8);
@@ -290,7 +290,7 @@ void zero_length(const Env& env) {
   const std::uint32_t old = window.key;
   window.rebind(window.request());
   for (const Op op : {Op::kRead, Op::kWrite}) {
-    window.path.allowed(window.region, op, old, window.address(), {.offset = 1000, .length = 0});
+    window.path.allowed(window.region, op, old, window.address(), {1000, 0});
   }
 }
 

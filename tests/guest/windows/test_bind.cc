@@ -40,7 +40,7 @@ struct Scene {
       key = good.new_rkey;
     }
     for (const Op op : {Op::kRead, Op::kWrite}) {
-      other.allowed(region, op, key, region.address(1000), {.offset = 1000, .length = 2000});
+      other.allowed(region, op, key, region.address(1000), {1000, 2000});
     }
   }
   void refused(const Bind& bad) {
@@ -83,7 +83,7 @@ void private_region(const Env& env, ibv_mw_type type) {
 }
 
 void whole_region(const Env& env, ibv_mw_type type) {
-  Window window(env, {.type = type, .at = {.offset = 0, .length = 3 * 4096}});
+  Window window(env, {.type = type, .at = {0, 3 * 4096}});
   window.allowed(Op::kWrite, 0, 3 * 4096);
 }
 
@@ -146,7 +146,7 @@ void not_free(const Env& env) {
   again.addr = scene.region.address(4096);
   bind(scene.path, again, IBV_WC_MW_BIND_ERR);
   scene.other.allowed(scene.region, Op::kWrite, scene.good.new_rkey, scene.region.address(1000),
-                      {.offset = 1000, .length = 2000});
+                      {1000, 2000});
 }
 
 // Expects EINVAL; if the post works, reports how the request completes.

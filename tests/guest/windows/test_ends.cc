@@ -9,7 +9,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "counts.h"
 #include "suite.h"
@@ -46,7 +45,7 @@ void busy(const Env& env, ibv_mw_type type) {
   require_busy(window.region);
   window.path.allowed(window.region, Op::kRead,
                       type == IBV_MW_TYPE_1 ? second->rkey : request.new_rkey, window.address(),
-                      {.offset = 1000, .length = 2000});
+                      {1000, 2000});
 }
 
 void free_after_unbind(const Env& env) {
@@ -136,8 +135,7 @@ void qp_destroyed_type1(const Env& env) {
   Window window(env, {.type = IBV_MW_TYPE_1});
   const Path other(env);
   window.path.destroy_qp();
-  other.allowed(window.region, Op::kWrite, window.key, window.address(),
-                {.offset = 1000, .length = 2000});
+  other.allowed(window.region, Op::kWrite, window.key, window.address(), {1000, 2000});
   require_busy(window.region);
 }
 
@@ -196,13 +194,8 @@ void process_death(const Env& env) {
   require(got == 1 && ready == 'r', "the process did not get there");
   require(during.find("alive_mw") != std::string::npos, "no window is counted while it lives: {}",
           during);
-  std::string left;
-  for (int i = 0; i < 300; i++) {  // the kernel frees its objects a moment after its end
-    left = difference(before, read_counts(env.device));
-    if (left.empty()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  fail("left behind: {}", left);
+  const std::string left = settle(env.device, before, std::chrono::seconds(30));
+  require(left.empty(), "left behind: {}", left);
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ struct Transfer {
     bind(path, all);
     path.peer().post(
         {.opcode = opcode, .wr_id = 5, .raddr = region.address(), .rkey = all.new_rkey},
-        {.offset = 0, .length = kLong});
+        {0, kLong});
   }
 };
 
@@ -157,12 +157,12 @@ void wait_until(const std::function<bool()>& begun) {
 void read_under_way(const Env& env) {
   Transfer x(env);
   for (int i = 0; i < kTries; i++) {
-    x.path.peer().fill({.offset = 0, .length = 8}, 99);
+    x.path.peer().fill({0, 8}, 99);
     const std::uint64_t before = x.path.peer().load64(0);
     x.start(IBV_WR_RDMA_READ);
     wait_until([&] { return x.path.peer().load64(0) != before; });
     local_inv(x.path, x.key);
-    x.region.fill({.offset = 0, .length = kLong}, 1000);
+    x.region.fill({0, kLong}, 1000);
     const ibv_wc_status status = x.path.peer().poll_send(1).front().status;
     const std::uint64_t last = x.path.peer().load64(kLong - 8);
     require(last != x.region.expected64(kLong - 8), "bytes moved after the invalidation");
@@ -171,7 +171,7 @@ void read_under_way(const Env& env) {
       x.path.expect_owner_error(IBV_EVENT_QP_ACCESS_ERR);
       return;
     }
-    x.region.fill({.offset = 0, .length = kLong}, 2000 + static_cast<std::uint64_t>(i));
+    x.region.fill({0, kLong}, 2000 + static_cast<std::uint64_t>(i));
   }
   fail("no READ of {} was caught under way", kTries);
 }
@@ -180,8 +180,8 @@ void read_under_way(const Env& env) {
 void write_under_way(const Env& env) {
   Transfer x(env);
   for (int i = 0; i < kTries; i++) {
-    x.region.fill({.offset = 0, .length = kLong}, 3000 + static_cast<std::uint64_t>(i));
-    x.path.peer().fill({.offset = 0, .length = kLong}, 4000 + static_cast<std::uint64_t>(i));
+    x.region.fill({0, kLong}, 3000 + static_cast<std::uint64_t>(i));
+    x.path.peer().fill({0, kLong}, 4000 + static_cast<std::uint64_t>(i));
     const std::uint64_t before = x.region.first64();
     x.start(IBV_WR_RDMA_WRITE);
     wait_until([&] { return x.region.first64() != before; });

@@ -146,7 +146,7 @@ void other_qp(const Env& env) {
   Window window(env, kType1);
   const Path other(env);
   for (const Op op : kAllOps) {
-    other.allowed(window.region, op, window.key, window.address(), {.offset = 1000, .length = 8});
+    other.allowed(window.region, op, window.key, window.address(), {1000, 8});
   }
 }
 

@@ -106,24 +106,16 @@ Region::Region(const Env& env, const RegionOptions& options) : image_(options.le
     dm_ = alloc_dm(env.dev.context(), options.length);
     mr_ = ibv_reg_dm_mr(pd, dm_.get(), 0, options.length, access | IBV_ACCESS_ZERO_BASED);
   } else {
-    void* map =
-        ::mmap(nullptr, options.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) fail_errno("mmap");
-    data_ = static_cast<std::byte*>(map);
-    base_ = options.iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
-    mr_ = ibv_reg_mr_iova(pd, data_, options.length, base_, access);
+    host_.emplace(options.length);
+    base_ = options.iova.value_or(host_->address());
+    mr_ = ibv_reg_mr_iova(pd, host_->at(), options.length, base_, access);
   }
-  if (mr_ == nullptr) {
-    const int err = errno;
-    if (data_ != nullptr) ::munmap(data_, options.length);
-    fail("registration of {} bytes: {}", options.length, errno_name(err));
-  }
+  if (mr_ == nullptr) fail("registration of {} bytes: {}", options.length, errno_name(errno));
   store();
 }
 
 Region::~Region() {
   if (mr_ != nullptr) note_destroy("ibv_dereg_mr", ibv_dereg_mr(mr_));
-  if (data_ != nullptr) ::munmap(data_, image_.size());
 }
 
 int Region::deregister() {
@@ -133,20 +125,20 @@ int Region::deregister() {
 }
 
 void Region::store() const {
-  if (data_ != nullptr) {
-    std::ranges::copy(image_, data_);
+  if (host_) {
+    std::ranges::copy(image_, host_->at());
   } else {
     dm_write(dm_.get(), 0, image_);
   }
 }
 
 std::vector<std::byte> Region::load() const {
-  return data_ != nullptr ? std::vector(data_, data_ + image_.size())
-                          : dm_read(dm_.get(), 0, image_.size());
+  if (!host_) return dm_read(dm_.get(), 0, image_.size());
+  return {host_->bytes().begin(), host_->bytes().end()};
 }
 
 std::uint64_t Region::first64() const {
-  return *reinterpret_cast<const volatile std::uint64_t*>(data_);
+  return *reinterpret_cast<const volatile std::uint64_t*>(host_->at());
 }
 
 void Region::fill(Range range, std::uint64_t seed) {
@@ -225,13 +217,13 @@ ibv_wc_status Path::attempt(Op op, std::uint32_t rkey, std::uint64_t addr,
   w.compare_add = kAdded;
   w.swap = kSwapped;
   w.flush_length = length;
-  peer().post(w, {.offset = 0, .length = length});
+  peer().post(w, {0, length});
   return peer().poll_send(1).front().status;
 }
 
 void Path::sync() const {
   recv(kRecvId);
-  peer().post({.wr_id = kPeerId, .srqn = pair_.local.endpoint().srqn}, {.offset = 0, .length = 8});
+  peer().post({.wr_id = kPeerId, .srqn = pair_.local.endpoint().srqn}, {0, 8});
   require_status(peer().poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
   require(received(kRecvId).opcode == IBV_WC_RECV, "another receive than the SEND's");
 }
@@ -316,7 +308,7 @@ void Path::send_inv(std::uint32_t rkey, ibv_wc_status status) const {
                .wr_id = kPeerId,
                .inv_rkey = rkey,
                .srqn = pair_.local.endpoint().srqn},
-              {.offset = 0, .length = 8});
+              {0, 8});
   const ibv_wc sent = peer().poll_send(1).front();
   const ibv_wc_status expected = reliable() ? status : IBV_WC_SUCCESS;
   require(sent.status == expected, "SEND_WITH_INV: {}, not {}", ibv_wc_status_str(sent.status),

@@ -70,14 +70,14 @@ class Region {
 
   // Deregisters the MR. Returns an errno; on failure memory and MR stay.
   [[nodiscard]] int deregister();
-  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::byte* data() const { return host_->at(); }
   [[nodiscard]] ibv_dm* device_memory() const { return dm_.get(); }
 
  private:
   void store() const;
 
   std::vector<std::byte> image_;
-  std::byte* data_ = nullptr;
+  std::optional<Map> host_;
   std::uint64_t base_ = 0;
   DmPtr dm_;
   ibv_mr* mr_ = nullptr;
@@ -210,11 +210,11 @@ class Window {
   void rebind(const Bind& request);
   // Checks that every operation of the path's type works on these bytes of the window.
   void all_work(Range at, std::uint32_t rkey);
-  void all_work() { all_work({.offset = 0, .length = 64}, key); }
+  void all_work() { all_work({0, 64}, key); }
   // Check that an access to bytes from `at` on is allowed or refused; the window begins at 0.
   void allowed(Op op, std::int64_t at, std::uint32_t length) {
     path.allowed(region, op, key, address(at),
-                 {.offset = form_.at.offset + static_cast<std::uint64_t>(at), .length = length});
+                 {form_.at.offset + static_cast<std::uint64_t>(at), length});
   }
   void denied(Op op, std::int64_t at, std::uint32_t length) const {
     denied(op, key, address(at), length);
