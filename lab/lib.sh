@@ -88,7 +88,7 @@ from_debian() {
 	# shellcheck disable=SC1090
 	(ID='' && . "$1" && [ "$ID" = debian ]) 2>/dev/null
 }
-MIRROR_MEND="set TERN_MIRROR=http://deb.debian.org/debian or another Debian mirror, which only the lab uses; leave /etc/apt alone: a Debian mirror there would mix two systems. Only Debian 12 and 13 are tested as hosts"
+MIRROR_REMEDY="set TERN_MIRROR=http://deb.debian.org/debian or another Debian mirror, which only the lab uses; leave /etc/apt alone: a Debian mirror there would mix two systems. Only Debian 12 and 13 are tested as hosts"
 
 # explain LOG: names a known cause with its remedy, or shows the end of the log.
 explain() {
