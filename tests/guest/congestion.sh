@@ -102,7 +102,7 @@ show_qps() {
 	at vm3 'rdma resource show qp -dd' | grep -o 'drv_rate_kbps [0-9]*' | grep -v ' 0$'
 }
 
-# Runs the flows. Once they have settled it looks at windows of three seconds: $least is the least
+# Runs the flows. Once they have settled it measures windows of three seconds: $least is the least
 # number of gaps that vm1 sees in one of them, $lost that of all, $moved the number of packets in
 # all, and $limited the most QPs that were limited at one moment. A busy host may delay a machine,
 # and cause a loss, in any of them.

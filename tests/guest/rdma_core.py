@@ -92,7 +92,7 @@ class Recorder(unittest.TextTestResult):
             self._record(test, "fail", f"{subtest}: {err[1]}")
 
 
-def be_patient():
+def extend_time_limits():
     """Multiplies the tests' time limits for completions, barriers and processes by SLOWNESS."""
     import multiprocessing
     from multiprocessing.context import BaseContext
@@ -100,13 +100,13 @@ def be_patient():
     from tests import utils
     barrier, join = BaseContext.Barrier, BaseProcess.join
 
-    def patient_barrier(self, parties, action=None, timeout=None):
+    def slow_barrier(self, parties, action=None, timeout=None):
         return barrier(self, parties, action, timeout and timeout * SLOWNESS)
 
-    def patient_join(self, timeout=None):
+    def slow_join(self, timeout=None):
         return join(self, timeout and timeout * SLOWNESS)
 
-    BaseContext.Barrier, BaseProcess.join = patient_barrier, patient_join
+    BaseContext.Barrier, BaseProcess.join = slow_barrier, slow_join
     # Python 3.14 would send the test to another process, with its open streams, which it cannot.
     multiprocessing.set_start_method("fork")
     utils.POLL_CQ_TIMEOUT *= SLOWNESS
@@ -162,7 +162,7 @@ def child(tests_dir, module, gid):
     sys.argv = ["run_tests.py", "--dev", DEVICE, "--gid", gid, "-v"]
     from args_parser import parser
     parser.parse_args()
-    be_patient()
+    extend_time_limits()
     suite = unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")
     if module == "test_mr":
         if not os.path.exists("/dev/udmabuf"):

@@ -110,7 +110,7 @@ class Probe {
     moved(pages, other_, [&] { return local(IBV_WR_RDMA_WRITE, at, n); }, what);
     moved(other_, pages, [&] { return remote(IBV_WR_RDMA_WRITE, at, n); }, what);
     moved(other_, pages, [&] { return local(IBV_WR_RDMA_READ, at, n); }, what);
-    require(remote(IBV_WR_RDMA_READ, at + n - 7) == IBV_WC_REM_ACCESS_ERR, "{}: a byte behind",
+    require(remote(IBV_WR_RDMA_READ, at + n - 7) == IBV_WC_REM_ACCESS_ERR, "{}: a byte after",
             what);
     require(remote(IBV_WR_RDMA_READ, at - 1) == IBV_WC_REM_ACCESS_ERR, "{}: a byte before", what);
   }

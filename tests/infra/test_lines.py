@@ -76,7 +76,7 @@ class Lines(unittest.TestCase):
         ]), (status, plan, lines))
 
     def test_a_crash(self):
-        """The tests behind it in that process are missing, which the plan shows."""
+        """The tests after it in that process are missing, which the plan shows."""
         status, plan, lines, out = self.run_it(tests="crash")
         self.assertEqual((1, "1..1", ["not ok Suite.crash - ended by SIGSEGV"]),
                          (status, plan, lines))

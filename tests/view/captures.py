@@ -55,7 +55,7 @@ def lost(link):
 
 
 def late(link):
-    """An ACK is lost behind the capture: the request comes again and is a duplicate."""
+    """An ACK is lost past the capture: the request comes again and is a duplicate."""
     first = link.data(0, 512)
     link.done()
     link.scene.now += 20 * MS
@@ -94,7 +94,7 @@ def broken(link):
 
 
 def refused(link):
-    """A WRITE with a key that worked before, and a READ behind it that nobody answers."""
+    """A WRITE with a key that worked before, and a READ after it that nobody answers."""
     first = link.data(6, 64, va=0x7F0000001000, key=0x1201)
     link.ask_read(4096)
     link.nak(first, 0x62)

@@ -393,7 +393,7 @@ class Engine(Logs):
                 for e in sent + self.events(report, ev.RECEIVED):
                     p = events.packet[e]
                     if p == cap.NONE and "BadWire" in test:
-                        continue  # the wire made a copy behind the capture
+                        continue  # the wire made a copy past the capture
                     self.assertEqual((c.op[p], c.psn[p], c.length[p]),
                                      (events.code[e], events.index[e], events.length[e]))
                 self.assertTrue(all(events.time[e] == c.time[events.packet[e]] for e in sent))
@@ -562,7 +562,7 @@ class Engine(Logs):
                         zip(c.time, c.op, c.psn, c.length, c.syndrome, c.key, c.va,
                             (report.capture.flows[f].key[3] for f in c.flow)))
 
-                if "BadWire" not in test:  # where the wire makes copies behind the capture
+                if "BadWire" not in test:  # where the wire makes copies past the capture
                     self.assertEqual(packets(logged), packets(captured))
 
                 def messages(report):

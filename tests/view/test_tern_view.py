@@ -186,7 +186,7 @@ class Story(Directory):
         link.answer_read(5 * 1024, psn, parts=(0, 1, 3, 4))
         link.ask_read(5 * 1024, psn=psn, skip=2)
         link.answer_read(5 * 1024, psn, skip=2)
-        # The answer is lost behind the capture.
+        # The answer is lost past the capture.
         link.ask_read(5 * 1024, psn=psn, skip=2)
         scene.write(self.path("x"))
         c = report_of(self.path("x")).c

@@ -21,23 +21,23 @@ constexpr std::uint32_t kRateSize = 64;
 constexpr std::uint32_t kRateDepth = 256;
 constexpr std::uint32_t kList = 32;
 // Seconds; bounds a hang.
-constexpr double kPatience = 60;
+constexpr double kLimit = 60;
 
 // Ends a polling loop without progress. It reads the cycle counter only seldom: under emulation
 // that touches the cache line of the device's clock.
-class Vigil {
+class Watchdog {
  public:
-  void look() {
-    if (++looks_ % kLooks != 0) return;
-    require(seconds_since(last_) < kPatience, "nothing completes for {} s", kPatience);
+  void check() {
+    if (++checks_ % kPeriod != 0) return;
+    require(seconds_since(last_) < kLimit, "nothing completes for {} s", kLimit);
   }
   void progress(std::uint64_t at) { last_ = at; }
   [[nodiscard]] std::uint64_t last() const { return last_; }
 
  private:
-  static constexpr unsigned kLooks = 1000;
+  static constexpr unsigned kPeriod = 1000;
   std::uint64_t last_ = ticks();
-  unsigned looks_ = 0;
+  unsigned checks_ = 0;
 };
 
 // Calls once(number) until the time is up. Returns the duration of each call, except the first
@@ -58,13 +58,13 @@ std::vector<std::uint64_t> sample(double seconds, Once once) {
 }
 
 void wait_for(End& end, Peer& peer, unsigned completions) {
-  Vigil vigil;
+  Watchdog watchdog;
   std::array<ibv_wc, 4> wcs;
   while (completions > 0) {
     completions -= static_cast<unsigned>(
         end.poll(wcs.data(), static_cast<int>(std::min<unsigned>(completions, 4))));
     peer.step();
-    vigil.look();
+    watchdog.check();
   }
 }
 
@@ -79,13 +79,13 @@ void write_latency(const Device& dev, Peer& peer, const Scene& scene) {
   const auto times = sample(scene.seconds, [&](std::uint64_t number) {
     end.memory().store64(End::kOwnAt, number);
     end.post(wr);
-    Vigil vigil;
+    Watchdog watchdog;
     ibv_wc wc{};
     int done = 0;
     while (end.memory().load64(End::kNumberAt) != number) {
       done += end.poll(&wc, 1);
       peer.step();
-      vigil.look();
+      watchdog.check();
     }
     if (done == 0) wait_for(end, peer, 1);
   });
@@ -140,7 +140,7 @@ void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode 
   }
   std::uint64_t done = 0;
   std::uint64_t begin = 0;
-  Vigil vigil;
+  Watchdog watchdog;
   std::uint32_t under_way = depth;
   std::array<ibv_wc, 16> wcs;
   bool more = true;
@@ -158,13 +158,13 @@ void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode 
     }
     peer.step();
     if (n != 0) {
-      vigil.progress(ticks());
+      watchdog.progress(ticks());
       more = begin == 0 || seconds_since(begin) < scene.seconds;
     } else {
-      vigil.look();
+      watchdog.check();
     }
   }
-  const double took = static_cast<double>(vigil.last() - begin) * tick_ns() / 1e9;
+  const double took = static_cast<double>(watchdog.last() - begin) * tick_ns() / 1e9;
   peer.finish();
   report(scene, what, size, static_cast<double>(done - depth) * size / took / 1e9, "GB/s");
 }
@@ -185,7 +185,7 @@ void message_rate(const Device& dev, Peer& peer, const Scene& scene, bool lists)
   std::uint32_t under_way = 0;
   std::uint64_t done = 0;
   const std::uint64_t begin = ticks();
-  Vigil vigil;
+  Watchdog watchdog;
   bool more = true;
   while (more || under_way > 0) {
     while (more && under_way + kList <= kRateDepth) {
@@ -196,15 +196,15 @@ void message_rate(const Device& dev, Peer& peer, const Scene& scene, bool lists)
     if (end.poll(&wc, 1) != 0) {
       under_way -= kList;
       done += kList;
-      vigil.progress(ticks());
+      watchdog.progress(ticks());
       more = seconds_since(begin) < scene.seconds;
     } else {
-      vigil.look();
+      watchdog.check();
     }
     peer.step();
   }
   peer.finish();
-  const double took = static_cast<double>(vigil.last() - begin) * tick_ns() / 1e9;
+  const double took = static_cast<double>(watchdog.last() - begin) * tick_ns() / 1e9;
   report(scene, what, kRateSize, static_cast<double>(done) / took / 1e6, "M/s");
 }
 

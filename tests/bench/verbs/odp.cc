@@ -35,7 +35,7 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() { peer_->finish(); }
 
-  // Writes messages one behind the other until `total` bytes are there.
+  // Writes one message after the other until `total` bytes are there.
   void write(std::uint64_t to, std::uint32_t rkey, std::size_t total) {
     const std::uint32_t size = end_.job().size;
     std::size_t posted = 0;

@@ -465,7 +465,7 @@ void reg_dm_mr_table(Bench& bench, Dm& dm) {
           {"a byte too long", [](RegDmMr& r) { ++r.length; }, EINVAL},
           {"into the rest of the page", [](RegDmMr& r) { r.offset = kLength, r.length = 1; },
            EINVAL},
-          {"behind it", [](RegDmMr& r) { r.offset = kMapped; }, EINVAL},
+          {"after it", [](RegDmMr& r) { r.offset = kMapped; }, EINVAL},
           {"2^64 - 1 bytes", [](RegDmMr& r) { r.length = ~std::uint64_t{0}; }, EINVAL},
           {"wraps", [](RegDmMr& r) { r.offset = ~std::uint64_t{0}, r.length = 2; }, EINVAL},
           {"not zero-based", [](RegDmMr& r) { r.access &= ~kZeroBased; }, EINVAL},

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kRecord = 128;  // of a CQ
 
-// Page 0 is the ring; the pages behind it hold records.
+// Page 0 is the ring; the other pages hold records.
 class Arena {
  public:
   static constexpr std::size_t kPages = 4;

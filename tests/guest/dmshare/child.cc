@@ -17,7 +17,7 @@
 namespace guest {
 namespace {
 
-constexpr int kPatience = 300'000;  // ms; bounds a hang
+constexpr int kTimeout = 300'000;  // ms; bounds a hang
 
 struct Message {
   Words words;
@@ -41,7 +41,7 @@ union Control {
 
 void await(int fd) {
   pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
-  require(::poll(&p, 1, kPatience) == 1, "the other process is silent");
+  require(::poll(&p, 1, kTimeout) == 1, "the other process is silent");
 }
 
 }  // namespace

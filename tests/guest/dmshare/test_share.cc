@@ -209,7 +209,7 @@ void same_bytes(const Where& where) {
       talk.wait();
     }
     std::uint32_t word = 0;
-    require(ibv_memcpy_from_dm(&word, all.dm(), kLength, 4) == EFAULT, "a copy behind the end");
+    require(ibv_memcpy_from_dm(&word, all.dm(), kLength, 4) == EFAULT, "a copy after the end");
     require(ibv_memcpy_from_dm(&word, all.dm(), 2, 4) == EINVAL, "a copy not in words");
   });
   for (std::uint64_t seed = 10; seed < 14; seed++) {

@@ -64,7 +64,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kXrcdFile = "/run/killer.xrcd";
 // For a process to reach its verb, and to die.
-constexpr auto kPatience = std::chrono::seconds(120);
+constexpr auto kLimit = std::chrono::seconds(120);
 
 struct Settings {
   std::string device = "tern0";
@@ -158,7 +158,7 @@ bool Killer::wait_for(pid_t pid, Clock::time_point deadline) {
 }
 
 void Killer::reap(pid_t group) {
-  const auto deadline = Clock::now() + kPatience;
+  const auto deadline = Clock::now() + kLimit;
   for (;;) {
     kill(-group, SIGKILL);
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);
@@ -177,7 +177,7 @@ void Killer::round(std::uint64_t seed) {
   if (plan.by_moment) {
     std::this_thread::sleep_for(plan.moment);
     ++by_moment_;
-  } else if (!wait_for(first, Clock::now() + kPatience)) {
+  } else if (!wait_for(first, Clock::now() + kLimit)) {
     clean_ = false;
     report(false, "progress", std::format("{}; again: killer --replay {:#x}", describe(), seed));
   } else {

@@ -13,9 +13,9 @@ std::uint64_t send_ops(ibv_qp_type type) {
 
 // Repeats the check for a while if the QP type has no completion that proves arrival.
 template <typename Differs>
-auto patient(const EndSpec& spec, const Differs& differs) {
-  constexpr auto kPatience = std::chrono::seconds(60);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+auto eventually(const EndSpec& spec, const Differs& differs) {
+  constexpr auto kLimit = std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + kLimit;
   auto at = differs();
   while (at && !is_reliable(spec.type) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -110,12 +110,12 @@ void End::recv(std::uint64_t wr_id, Ranges ranges) const {
 void End::fill(const Range& range, std::uint64_t seed) const { guest::fill(bytes(range), seed); }
 
 void End::check(const Range& range, std::uint64_t seed) const {
-  const auto at = patient(spec_, [&] { return mismatch(bytes(range), seed); });
+  const auto at = eventually(spec_, [&] { return mismatch(bytes(range), seed); });
   require(!at, "{} bytes at {}: wrong from byte {} on", range.length, range.offset, at.value_or(0));
 }
 
 void End::check(Kind kind, std::uint64_t background, Patches patches) const {
-  patient(spec_, [&] { return space(kind).differs(background, patches); });
+  eventually(spec_, [&] { return space(kind).differs(background, patches); });
   space(kind).check(background, patches);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Host and device memory behind one interface: filled, changed and checked byte by byte.
+// One interface to host and device memory: fill, change and check bytes.
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,7 @@ int send(int fd, Method& method, std::uint32_t driver_id) {
 }
 
 // Returns the driver id that the kernel expects: RDMA_DRIVER_UNKNOWN of a driver out of tree, its
-// own of the exported driver. The kernel checks the id before it looks for the method.
+// own of the exported driver. The kernel checks the id before the method.
 std::uint32_t find_driver_id(int fd) {
   constexpr std::uint32_t kIds = 1024;
   Method none{.object = 0xfff, .method = 0xfff};

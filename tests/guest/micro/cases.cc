@@ -77,13 +77,13 @@ Connection retries() {
 
 PairOptions few_retries() { return reliable(retries()); }
 
-Connection patient() {
+Connection long_timeouts() {
   Connection how = usual();
   how.min_rnr_timer = kRnrNever;
   return how;
 }
 
-PairOptions long_rnr() { return reliable(patient()); }
+PairOptions long_rnr() { return reliable(long_timeouts()); }
 
 // ---- operations ----
 
@@ -421,7 +421,7 @@ const std::vector<Case>& table() {
       {"xrc-psn-wraps", "drop tx psn=0 opcode=write qp={there} nth=1", "", {{"packet_seq_err", 1}},
        {{"out_of_sequence", 1}}, long_write, wrapping(IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV)},
       {"xrc-rnr-then-ready", "", "", {}, {{"out_of_buffer", 1, 9}}, send_before_recv,
-       xrc(patient())},
+       xrc(long_timeouts())},
       {"xrc-rnr-retries-used-up", "", "", {{"rnr_nak_retry_err", 1}, {"req_cqe_error", 1},
        {"req_cqe_flush_error", 3}}, {{"out_of_buffer", 3}}, sends_fail, xrc(retries())},
       {"xrc-seven-rnr-retries-never-end", "", "", {}, {{"out_of_buffer", 9, 1000000}},

@@ -113,7 +113,7 @@ void use(const Device& dev, Fd buf) {
   pair.must(write_from(sge(local.get(), plain.address(), kLen), kIova + 100, mr->rkey), "WRITE");
   expect_pattern(map.bytes(kOffset, kLen), 1, "WRITE");
   expect_zeros(map.bytes(0, kOffset), "in front of the region");
-  expect_zeros(map.bytes(kOffset + kLen, kPage), "behind the region");
+  expect_zeros(map.bytes(kOffset + kLen, kPage), "after the region");
   fill(map.bytes(kOffset, kLen), 2);
   // The region keeps the memory when the descriptor is closed.
   buf.reset();

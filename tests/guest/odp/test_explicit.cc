@@ -192,8 +192,8 @@ void advice(const Device& dev) {
   require(advise(dev.pd(), kRead, 0x100, all) != 0, "unknown flags");
 }
 
-// Advice that only looks races with advice that faults: the kernel must not confuse what the two
-// found.
+// Advice that maps only present pages races with advice that faults them in: the kernel must keep
+// their results apart.
 void advice_races(const Device& dev) {
   // New memory has no page table, if it covers what a whole one is for.
   constexpr std::size_t kPages = 1024;
@@ -212,9 +212,9 @@ void advice_races(const Device& dev) {
   };
   std::atomic<int> failed = 0;
   {
-    std::vector<std::jthread> lookers;
+    std::vector<std::jthread> prefetchers;
     for (int i = 0; i < 3; ++i) {
-      lookers.emplace_back([&](const std::stop_token& stop) {
+      prefetchers.emplace_back([&](const std::stop_token& stop) {
         while (!stop.stop_requested()) {
           if (const int err = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, kPages))
             failed = err;

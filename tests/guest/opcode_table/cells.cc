@@ -368,7 +368,7 @@ void inlined(const Pair& pair, const Type& type, Api api) {
   }
 }
 
-// A fenced SEND behind a READ sends the data that the READ has fetched. Without READs there is
+// A fenced SEND after a READ sends the data that the READ has fetched. Without READs there is
 // nothing to wait for.
 void fenced(const Pair& pair, const Type& type, Api api) {
   for (std::uint64_t i = 0; i < 20; i++) {

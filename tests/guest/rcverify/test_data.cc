@@ -46,7 +46,7 @@ void check_recv(const ibv_wc& wc, const Send& send, std::uint32_t length) {
 void transfer(const Pair& pair, ibv_wr_opcode opcode, Api api, std::uint32_t size) {
   const Range before{0, kGuard};
   const Range target{kGuard, size};
-  const Range behind{kGuard + size, kGuard};
+  const Range after{kGuard + size, kGuard};
   const bool read = opcode == IBV_WR_RDMA_READ;
   const std::uint64_t seed = size + 1000;
   Send send = pair.request(opcode, size, read ? kGuard : 133, read ? 133 : kGuard);
@@ -56,12 +56,12 @@ void transfer(const Pair& pair, ibv_wr_opcode opcode, Api api, std::uint32_t siz
     pair.remote.fill({133, size}, seed);
     pair.fill(before, 1);
     pair.fill(target, 2);
-    pair.fill(behind, 3);
+    pair.fill(after, 3);
   } else {
     pair.fill({133, size}, seed);
     pair.remote.fill(before, 1);
     pair.remote.fill(target, 2);
-    pair.remote.fill(behind, 3);
+    pair.remote.fill(after, 3);
   }
   if (needs_recv(opcode)) {
     const bool write = opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -75,11 +75,11 @@ void transfer(const Pair& pair, ibv_wr_opcode opcode, Api api, std::uint32_t siz
     require(wc.byte_len == size, "byte_len {} of a READ of {}", wc.byte_len, size);
     pair.check(before, 1);
     pair.check(target, seed);
-    pair.check(behind, 3);
+    pair.check(after, 3);
   } else {
     pair.remote.check(before, 1);
     pair.remote.check(target, seed);
-    pair.remote.check(behind, 3);
+    pair.remote.check(after, 3);
   }
 }
 

@@ -23,9 +23,9 @@ void expect_flushed(const Pair& pair, std::uint64_t wr_id) {
 // Posts the bad request and one after it: the first fails with `status`, the other is flushed.
 void expect_failure(const Pair& pair, Send bad, ibv_wc_status status, Api api = Api::kPost) {
   bad.wr_id = 1;
-  Send behind = pair.request(IBV_WR_RDMA_WRITE, 8);
-  behind.wr_id = 2;
-  pair.post(std::array{bad, behind}, api);
+  Send next = pair.request(IBV_WR_RDMA_WRITE, 8);
+  next.wr_id = 2;
+  pair.post(std::array{bad, next}, api);
   pair.expect(1, status);
   expect_flushed(pair, 2);
 }

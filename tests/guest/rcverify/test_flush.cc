@@ -72,7 +72,7 @@ void atomic_writes(Env& env) {
     expect_done(pair, atomic_write(pair, at, value), IBV_WC_ATOMIC_WRITE);
     require(pair.remote.load64(at) == value, "{:#x} at {}, not {:#x}", pair.remote.load64(at), at,
             value);
-    require(pair.remote.load64(at + 8) == 0, "the word behind it changed");
+    require(pair.remote.load64(at + 8) == 0, "the word after it changed");
   }
 }
 
@@ -104,9 +104,9 @@ void refused(Env& env, const PairOptions& options, const std::function<Send(cons
   pair.remote.store64(0, 5);
   Send send = make(pair);
   send.wr_id = 1;
-  Send behind = pair.request(IBV_WR_RDMA_WRITE, 8);
-  behind.wr_id = 2;
-  pair.post(std::array{send, behind}, Api::kWr);
+  Send next = pair.request(IBV_WR_RDMA_WRITE, 8);
+  next.wr_id = 2;
+  pair.post(std::array{send, next}, Api::kWr);
   pair.expect(1, status);
   pair.expect(2, IBV_WC_WR_FLUSH_ERR);
   require(pair.remote.load64(0) == 5, "the memory changed");

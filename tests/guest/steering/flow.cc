@@ -158,7 +158,7 @@ Flow draw_flow(const Subject& subject, const Values& values, Random& random) {
   flow.layers =
       tern::le(subject.layers[below(random, static_cast<unsigned>(subject.layers.size()))]);
   flow.value = values.mix(random);
-  // Few flows look at less than two fields, because such a flow takes much.
+  // Few flows match fewer than two fields: such a flow takes many frames.
   while (!draw_fields(flow, random) && !once_in(random, 10)) {
   }
   settle(flow);
@@ -170,14 +170,14 @@ Flow draw_flow(const Subject& subject, const Values& values, Random& random) {
 std::span<const Subject> subjects() { return kSubjects; }
 
 std::uint16_t draw_ether_type(Random& random) {
-  // Linux looks behind other types, such as PPPoE.
+  // Linux parses the payload of other types, such as PPPoE.
   constexpr std::uint16_t kTypes[] = {kIpv4Type, kIpv4Type, kIpv6Type, kIpv6Type,
                                       0x0806,    0x88b5,    0x88b6,    0x88cc};
   return kTypes[below(random, std::size(kTypes))];
 }
 
 std::uint8_t draw_protocol(Random& random) {
-  // Linux goes on behind MPLS, which is therefore not here.
+  // Linux parses the payload of MPLS, so MPLS is not here.
   constexpr std::uint8_t kProtocols[] = {kTcp, kTcp, kUdp, kUdp, 1,  58, 47,
                                          50,   132,  4,    41,   59, 255};
   return kProtocols[below(random, std::size(kProtocols))];

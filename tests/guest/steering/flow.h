@@ -31,7 +31,7 @@ constexpr std::uint16_t kVlanType = 0x8100;
 constexpr std::uint16_t kServiceVlanType = 0x88a8;
 
 // The device takes a header that is cut short for absent, Linux takes its fields for 0. These bits
-// are set in every frame that has the whole header, and flower looks at them wherever the flow has
+// are set in every frame that has the whole header, and flower matches them wherever the flow has
 // the layer.
 constexpr std::uint8_t kTtlOfAll = 0x40;
 constexpr std::uint16_t kUdpSourceOfAll = 0x8000;
@@ -41,7 +41,7 @@ inline bool has(const Flow& flow, std::uint16_t layers) {
   return (tern::le(flow.layers) & layers) != 0;
 }
 
-// A set of flows has a subject: which layers they look at.
+// A set of flows has a subject: the layers that they match.
 struct Subject {
   const char* name;
   std::span<const std::uint16_t> layers;

@@ -147,7 +147,7 @@ void ip_keys(Message& keys, const Flow& flow) {
   }
 }
 
-// The types behind the tags that a flow takes, 0 for any.
+// The types after the tags that a flow takes, 0 for any.
 std::vector<std::uint16_t> types_of(const Flow& flow) {
   if (has(flow, kIpLayers)) return {has(flow, TERN_LAYER_IPV4) ? kIpv4Type : kIpv6Type};
   if (has(flow, kPortLayers)) return {kIpv4Type, kIpv6Type};

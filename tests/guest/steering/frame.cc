@@ -55,7 +55,7 @@ class Draft {
     layout_.padding = once_in(random, 4) ? below(random, 40) : 0;
   }
 
-  // Changes one thing, most often a bit that the flow looks at.
+  // Changes one thing, most often a bit that the flow matches.
   void alter() {
     switch (below(random_, 9)) {
       case 0:
@@ -124,7 +124,7 @@ class Draft {
     bytes_of(fields_)[bit / 8] ^= static_cast<std::uint8_t>(1U << bit % 8);
   }
 
-  // Versions and lengths stay right: the device looks at them, Linux's flow dissector does not.
+  // Versions and lengths stay right: the device checks them, Linux's flow dissector does not.
   void put_ipv4(Bytes& frame) const {
     constexpr std::uint16_t kFragments[] = {0x2000, 0x2001, 0x0001, 0x1fff, 0x3fff};
     constexpr std::uint16_t kWholes[] = {0, 0x4000,

@@ -102,7 +102,7 @@ void Asker::verify() const {
   for (std::size_t i = 0; i < messages_.size(); i++) {
     const Message& m = messages_[i];
     const auto all = slot(m);
-    require_of(flow_, is_blank_behind(all, flow_, m), "message {}: bytes behind it", m.number);
+    require_of(flow_, is_blank_after(all, flow_, m), "message {}: bytes after it", m.number);
     if (is_atomic(m.opcode)) {
       std::uint64_t got = 0;
       std::memcpy(&got, all.data(), sizeof(got));
@@ -194,7 +194,7 @@ void AskedReliably::verify(std::uint64_t round) {
     const auto all = guarded(m);
     require_of(flow_, is_content(all.first(m.length), flow_, m), "message {}: wrong bytes there",
                m.number);
-    require_of(flow_, is_blank_behind(all, flow_, m), "message {}: bytes behind it", m.number);
+    require_of(flow_, is_blank_after(all, flow_, m), "message {}: bytes after it", m.number);
     write_blank(all, flow_, m);
   }
   require_of(flow_, session_.memory().load64(kWordAt) == word_, "the word is {:#x}, not {:#x}",
@@ -237,7 +237,7 @@ void AskedUnreliably::check_one(const ibv_wc& wc) {
   const auto in = write ? guarded(m).first(m.length) : bytes(at + grh, m.length);
   require_of(flow_, is_content(in, flow_, m), "message {}: wrong bytes", number);
   if (in_order_) {
-    require_of(flow_, !last_ || number > *last_, "message {} behind {}", number, last_.value_or(0));
+    require_of(flow_, !last_ || number > *last_, "message {} after {}", number, last_.value_or(0));
   }
   last_ = number;
   arrived_++;

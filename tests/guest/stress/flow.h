@@ -66,7 +66,7 @@ class Asked {
 
  protected:
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t length) const;
-  // The memory of a message with the guard bytes behind it.
+  // The memory of a message with the guard bytes after it.
   [[nodiscard]] std::span<std::byte> guarded(const Message& m) const;
   void post(std::uint64_t wr_id, std::uint64_t offset, std::uint32_t length) const;
 

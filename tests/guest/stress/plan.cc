@@ -103,7 +103,7 @@ bool is_blank(std::span<const std::byte> in, const Flow& flow, const Message& m)
   return !mismatch(in, draw(flow, m.number, kBlank));
 }
 
-bool is_blank_behind(std::span<const std::byte> in, const Flow& flow, const Message& m) {
+bool is_blank_after(std::span<const std::byte> in, const Flow& flow, const Message& m) {
   std::array<std::byte, kSlot> blank{};
   const std::span all = std::span(blank).first(in.size());
   write_blank(all, flow, m);

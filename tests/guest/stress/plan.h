@@ -64,7 +64,7 @@ bool is_content(std::span<const std::byte> in, const Flow& flow, const Message& 
 void write_blank(std::span<std::byte> out, const Flow& flow, const Message& m);
 bool is_blank(std::span<const std::byte> in, const Flow& flow, const Message& m);
 // Checks the bytes of `in` after the message's data.
-bool is_blank_behind(std::span<const std::byte> in, const Flow& flow, const Message& m);
+bool is_blank_after(std::span<const std::byte> in, const Flow& flow, const Message& m);
 // Checks that `in` holds a prefix of whole packets of the message, and the blank pattern after it.
 bool is_beginning(std::span<const std::byte> in, const Flow& flow, const Message& m);
 

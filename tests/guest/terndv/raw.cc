@@ -11,7 +11,7 @@
 namespace guest {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeout = std::chrono::seconds(30);
 
 // What device and program both access: one access each, neither torn nor cached.
 void store(__le32& word, std::uint32_t value) {
@@ -118,7 +118,7 @@ std::optional<tern_cqe> RawCq::poll() {
 }
 
 tern_cqe RawCq::wait() {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
   while (std::chrono::steady_clock::now() < end) {
     if (const auto cqe = poll()) return *cqe;
   }
@@ -130,8 +130,8 @@ void RawCq::arm() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // A CQE that no event reported may be there already.
   const std::uint32_t reported = load(dv_.record->reported);
-  const bool behind = static_cast<std::int32_t>(reported - dv_.ci) > 0;
-  if (ready(behind ? reported : dv_.ci)) doorbell(dv_.doorbell, TERN_DB_CMD_CQ_ARM, dv_.cqn);
+  const bool late = static_cast<std::int32_t>(reported - dv_.ci) > 0;
+  if (ready(late ? reported : dv_.ci)) doorbell(dv_.doorbell, TERN_DB_CMD_CQ_ARM, dv_.cqn);
 }
 
 }  // namespace guest

@@ -13,7 +13,7 @@
 
 namespace guest {
 
-// A send WQE under construction: its header, and the place behind what was appended.
+// A send WQE under construction: its header, and the end of what was appended.
 struct RawWqe {
   tern_sq_hdr* header;
   std::uint8_t* end;

@@ -242,7 +242,7 @@ int send(int fd, Request& request, std::uint32_t driver_id) {
   return err;
 }
 
-// The kernel checks the id before it looks for the method. A driver out of tree has 0.
+// The kernel checks the id before the method. A driver out of tree has 0.
 std::uint32_t driver_id(int fd) {
   static const std::uint32_t found = [fd] {
     Request none{.object = 0xfff, .method = 0xfff, .attrs = {}};

@@ -252,7 +252,7 @@ void add_region_tests(Tests& t) {
 void add_range_tests(Tests& t) {
   add_both(t, "range-low", "a range that begins before the region", "bind-range",
            [](Bind& bad, Scene& scene) { bad.addr = scene.region.address() - 1; });
-  add_both(t, "range-high", "a range that ends behind the region", "bind-range",
+  add_both(t, "range-high", "a range that ends after the region", "bind-range",
            [](Bind& bad, Scene& scene) { bad.addr = scene.region.address(3UL * 4096 - 1999); });
   add_both(t, "range-huge", "a range of 2^63 bytes", "bind-range",
            [](Bind& bad, Scene&) { bad.length = std::uint64_t{1} << 63; });
@@ -330,7 +330,7 @@ void add_bind_tests(Tests& t) {
           bad.addr = bad.length = 0;
         });
       });
-  add(t, "bind/flush", "what was posted behind a failed bind is flushed", "bind-range", flushes);
+  add(t, "bind/flush", "what was posted after a failed bind is flushed", "bind-range", flushes);
   add(t, "bind/uc", "a bind that fails on UC leaves the QP in SQE", "bind-mr-right",
       [](const Env& env) {
         const Region region(env, {.access = kAllAccess});

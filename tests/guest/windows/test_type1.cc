@@ -197,12 +197,12 @@ void add_type1_tests(Tests& t) {
   add(t, "type1/old-key-after-unbind", "zero length unbinds: the old key is dead",
       "- both mw-variant and mw-unbound refuse it", old_key_after_unbind);
   add(t, "type1/bound-again", "an unbound window can be unbound and bound again", "", bound_again);
-  add(t, "type1/never-bound", "a window that was never bound refuses",
-      "- there is no region behind it", never_bound);
-  add(t, "type1/fence", "IBV_SEND_FENCE: the bind completes behind a READ", "", fence);
+  add(t, "type1/never-bound", "a window that was never bound refuses", "- it has no region",
+      never_bound);
+  add(t, "type1/fence", "IBV_SEND_FENCE: the bind completes after a READ", "", fence);
   add(t, "type1/unsignaled", "without IBV_SEND_SIGNALED a bind has no completion", "", unsignaled);
   add(t, "type1/signal-all", "with sq_sig_all every bind has one", "", signal_all);
-  add(t, "type1/send-after-bind", "a SEND behind the bind may carry the new key", "",
+  add(t, "type1/send-after-bind", "a SEND after the bind may carry the new key", "",
       send_after_bind);
   add(t, "type1/other-qp", "any QP of the PD may use it", "", other_qp);
   add(t, "type1/through-uc", "WRITE, WRITE WITH IMM through a UC QP", "", through, IBV_QPT_UC);

@@ -205,13 +205,13 @@ void add_type2_tests(Tests& t) {
   add(t, "type2/index", "a bind names its window by the index in mw->rkey alone", "",
       names_by_index);
   add(t, "type2/pipelined", "binds and invalidations in one queue happen in order", "", pipelined);
-  add(t, "type2/send-after-bind", "a SEND behind the bind may carry the new key", "",
+  add(t, "type2/send-after-bind", "a SEND after the bind may carry the new key", "",
       send_after_bind);
   add(t, "type2/old-key", "the key of an earlier bind is dead", "mw-variant", old_key);
   add(t, "type2/other-low-byte", "a key with another low byte is none", "mw-variant",
       other_variant);
-  add(t, "type2/never-bound", "a window that was never bound refuses",
-      "- there is no region behind it", never_bound);
+  add(t, "type2/never-bound", "a window that was never bound refuses", "- it has no region",
+      never_bound);
   add(t, "type2/uc", "bound, written and freed by SEND_WITH_INV on UC", "", uc);
   add(t, "type2/uc-local-inv", "freed by LOCAL_INV on UC: its key refuses", "mw-unbound",
       uc_local_inv);
