@@ -72,15 +72,17 @@ tidy() {
 	find "$TERN_CACHE" -maxdepth 1 -name "$1-*" -mtime +30 -exec rm -rf --one-file-system {} +
 }
 
-# room: the GiB that must be free on $TERN_CACHE's disk. The cache grows to 4 GiB, its compiler
-# cache to 1 GiB more; once they are filled, a run needs little.
+# room: the GiB that must be free on $TERN_CACHE's disk. The lab fills 4, and more while it makes
+# the image; the tests (TERN_TESTS=1) add the kernels of the other lanes and the compiler cache.
+# Once these are there, a run needs little.
 room() {
+	local need=6
 	if [ -e "$TERN_CACHE/sysroot/.complete" ] && compgen -G "$TERN_CACHE/image-*/root.erofs" >/dev/null &&
 		compgen -G "$TERN_CACHE/qemu-*/build/qemu-system-x86_64" >/dev/null; then
-		echo 1
-	else
-		echo 6
+		need=1
 	fi
+	[ "${TERN_TESTS:-0}" = 0 ] || compgen -G "$TERN_CACHE/linux-kunit-*" >/dev/null || need=$((need + 4))
+	echo $need
 }
 
 # from_debian OS-RELEASE: whether the file belongs to a Debian system.

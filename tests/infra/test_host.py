@@ -78,6 +78,17 @@ class Host(unittest.TestCase):
         self.machine(free=0)
         self.setup_says("only 0 GiB free", "1 are needed")
 
+    def test_disk_for_the_tests(self):
+        self.env["TERN_TESTS"] = "1"
+        self.machine(free=9)
+        self.setup_says("only 9 GiB free", "10 are needed")
+        self.warm()
+        self.machine(free=4)
+        self.setup_says("only 4 GiB free", "5 are needed")
+        os.makedirs(f"{self.dir}/cache/linux-kunit-0")
+        self.machine(free=1)
+        self.assertEqual((0, ""), self.run_it("host-setup"))
+
     def test_full_disk_names_the_same_number(self):
         for needed in (6, 1):
             self.file("log", "write error: No space left on device\n")
