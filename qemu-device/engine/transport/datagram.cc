@@ -35,9 +35,8 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.payload.clear();
   const std::uint8_t status = gather(wqe, 0, wqe.length, packet.payload);
   if (status != TERN_CQE_SUCCESS) return status;
-  wqe.first_psn = next_psn_;
+  wqe.first_psn = take_psn();
   wqe.psns = 1;
-  next_psn_ = next_psn_.next();
   packet.transport = Transport::kUd;
   packet.op = wqe.opcode == TERN_WR_SEND_WITH_IMM ? Op::kSendOnlyImm : Op::kSendOnly;
   packet.dest_qp = Qpn(dqpn);

@@ -77,7 +77,7 @@ void SendQueue::log_wqe(const SendWqe& wqe) const {
 void Requester::log_retry() const {
   qp_.context().log->add({.type = TERN_LOG_RETRY,
                           .qpn = qp_.number().value,
-                          .index = una_psn_.value(),
+                          .index = oldest_.psn.value(),
                           .value = retries_left_});
 }
 

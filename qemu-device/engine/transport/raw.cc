@@ -24,7 +24,7 @@ std::span<const std::byte> RawSender::headers(const SendWqe& wqe, const tern_eth
 // Copies headers and payload of the frame at the cursor to `room`. Returns a CQE status or kAbsent.
 std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::byte> head,
                                      std::span<std::byte> room) {
-  const auto [offset, length] = (*frames_)->piece(cursor_packet_);
+  const auto [offset, length] = (*frames_)->piece(next_.packet);
   SpanList& payload = qp_.context().tx_packet.payload;
   payload.clear();
   // The frame begins with the head, which the SGEs do not contain.
@@ -40,18 +40,18 @@ std::uint8_t RawSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   Context& context = qp_.context();
   const auto offload = window_.segment<tern_eth_offload>(wqe.index);
   const auto first = headers(wqe, offload);
-  if (cursor_packet_ == 0) {
+  if (next_.packet == 0) {
     const std::uint64_t bytes = first.size() + std::uint64_t{wqe.length};
     *frames_ = eth::Outgoing::make(offload, first, bytes, eth::most_bytes(context.mtu()));
     if (!*frames_) return TERN_CQE_LOC_LEN_ERR;
     wqe.psns = static_cast<std::uint32_t>((*frames_)->count());
   }
   const eth::Outgoing& frames = **frames_;
-  const std::size_t bytes = frames.bytes(cursor_packet_);
+  const std::size_t bytes = frames.bytes(next_.packet);
   const auto room = context.effects->begin_frame(std::max(bytes, eth::kMinFrame));
   const std::uint8_t status = gather_frame(wqe, first, room.subspan(frames.start()));
   if (status != TERN_CQE_SUCCESS) return status;
-  if (!frames.finish(cursor_packet_, room.first(bytes))) return TERN_CQE_LOC_LEN_ERR;
+  if (!frames.finish(next_.packet, room.first(bytes))) return TERN_CQE_LOC_LEN_ERR;
   if (SendRate* const rate = qp_.send_rate()) rate->sent(static_cast<std::uint32_t>(bytes));
   cost = context.emit_frame(room, bytes, qp_);
   return TERN_CQE_SUCCESS;

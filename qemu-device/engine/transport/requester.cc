@@ -53,7 +53,7 @@ Requester::Requester(Connection& qp)
 
 void Requester::start() {
   SendQueue::start();
-  una_psn_ = sent_psn_ = window_psn_ = next_psn_;
+  sent_psn_ = window_psn_ = next_.psn;
   retries_left_ = qp_.attr().retry_cnt;
   rnr_left_ = qp_.attr().rnr_retry;
 }
@@ -76,47 +76,44 @@ bool Requester::may_start(const SendWqe& wqe) const {
   if ((wqe.flags & TERN_WQE_F_FENCE) && reads_out_ > 0) return false;
   if (wqe.responds() && reads_out_ >= qp_.attr().max_rd_atomic) return false;
   if (wqe.psns != 0) return true;
-  const std::uint32_t open = distance(una_psn_, next_psn_);
+  const std::uint32_t open = distance(oldest_.psn, fresh_.psn);
   return open == 0 || open + packets_of(wqe.length, qp_.mtu()) < kMaxOpenPsns;
 }
 
 void Requester::begin(SendWqe& wqe) {
   if (wqe.psns != 0) return;
   mark_begun();
-  wqe.first_psn = next_psn_;
+  wqe.first_psn = fresh_.psn;
   wqe.psns = wqe.atomic() ? 1 : packets_of(wqe.length, qp_.mtu());
-  next_psn_ = next_psn_.plus(wqe.psns);
+  fresh_.psn = fresh_.psn.plus(wqe.psns);
 }
 
-bool Requester::window_full(const SendWqe& wqe) const {
-  if (wqe.psns == 0) return distance(window_psn_, next_psn_) >= kMaxUnacked;
-  return distance(window_psn_, wqe.first_psn.plus(cursor_packet_)) >= kMaxUnacked;
-}
+bool Requester::window_full() const { return distance(window_psn_, next_.psn) >= kMaxUnacked; }
 
 // After a go-back, acknowledgements of earlier transmissions may overtake the cursor.
 void Requester::catch_up() {
-  while (cursor_ != fetched_ && window_.at(cursor_).done) {
-    ++cursor_;
-    cursor_packet_ = 0;
-  }
-  if (cursor_ == fetched_) return;
-  const SendWqe& wqe = window_.at(cursor_);
+  while (next_.wqe != fetched_ && window_.at(next_.wqe).done) pass(window_.at(next_.wqe));
+  if (next_.wqe == fetched_) return;
+  const SendWqe& wqe = window_.at(next_.wqe);
   if (wqe.psns == 0) return;
-  const std::uint32_t acked = distance(wqe.first_psn, una_psn_);
-  if (acked > cursor_packet_ && acked < wqe.psns) cursor_packet_ = acked;
+  const std::uint32_t acked = distance(wqe.first_psn, oldest_.psn);
+  if (acked > next_.packet && acked < wqe.psns) {
+    next_.packet = acked;
+    next_.psn = oldest_.psn;
+  }
 }
 
 bool Requester::transmit(std::uint32_t& allowance) {
   while (!rnr_wait_ && !parked() && window_.is_open()) {
     catch_up();
     if (!has_wqe()) return false;
-    SendWqe& wqe = window_.at(cursor_);
+    SendWqe& wqe = window_.at(next_.wqe);
     if (waits(wqe)) return false;
     if (wqe.failed()) {
       retire();
       return false;
     }
-    if ((cursor_packet_ == 0 && !may_start(wqe)) || window_full(wqe)) return false;
+    if ((next_.packet == 0 && !may_start(wqe)) || window_full()) return false;
     if (allowance == 0) return true;
     if (!wqe.local && qp_.paced()) return false;
     if (!send_one(wqe, allowance)) return false;
@@ -151,14 +148,14 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
 // order. Returns false if the WQE has to wait, or if it or the QP failed.
 bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   // Earlier WQEs may need the key until they complete, if only for a retransmission.
-  if (wqe.opcode == TERN_WR_LOCAL_INV && cursor_ != una_) return false;
+  if (wqe.opcode == TERN_WR_LOCAL_INV && next_.wqe != oldest_.wqe) return false;
   allowance -= std::min(allowance, kPacketCost);
   wqe.status = execute_local(wqe);
   const bool failed = wqe.failed();
   if (!failed) {
     mark_begun();
-    mark_done(cursor_);
-    ++cursor_;
+    mark_done(next_.wqe);
+    ++next_.wqe;
   }
   return retire() && !failed;
 }
@@ -169,15 +166,15 @@ void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   packet.op = op;
   packet.psn = psn;
   packet.train = train;
-  if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
+  if (distance(oldest_.psn, psn) >= distance(oldest_.psn, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
   qp_.send_paced(packet);
 }
 
 void Requester::send_read(SendWqe& wqe) {
   Packet& packet = qp_.context().tx_packet;
-  const std::uint32_t skip = cursor_packet_ * qp_.mtu();
-  const Psn psn = wqe.first_psn.plus(cursor_packet_);
+  const std::uint32_t skip = next_.packet * qp_.mtu();
+  const Psn psn = next_.psn;
   packet.payload.clear();
   packet.va = wqe.raddr + skip;
   packet.rkey = wqe.rkey;
@@ -188,8 +185,7 @@ void Requester::send_read(SendWqe& wqe) {
   if (offset_of(end) > offset_of(sent_psn_)) sent_psn_ = end;
   window_psn_ = end;
   ++reads_out_;
-  ++cursor_;
-  cursor_packet_ = 0;
+  pass(wqe);
   emit(Op::kReadRequest, psn);
 }
 
@@ -201,8 +197,7 @@ void Requester::emit_answered(const SendWqe& wqe, Op op) {
   packet.ack_req = true;
   packet.solicited = false;
   ++reads_out_;
-  ++cursor_;
-  cursor_packet_ = 0;
+  pass(wqe);
   emit(op, wqe.first_psn);
   packet.payload.clear();
 }
@@ -243,12 +238,12 @@ void Requester::send_flush(SendWqe& wqe) {
 // as fit into this turn and the window, up to the next packet that requests an ACK. A train
 // contains no retransmission.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
-  const Psn psn = wqe.first_psn.plus(cursor_packet_);
+  const Psn psn = next_.psn;
   if (wqe.psns == 1 || psn != sent_psn_ || !qp_.may_train()) return 1;
   const std::uint32_t turn = packets_of(allowance, qp_.mtu() + kPacketCost);
   const std::uint32_t open = kMaxUnacked - distance(window_psn_, psn);
-  const std::uint32_t to_ack = kAckInterval - cursor_packet_ % kAckInterval;
-  return std::min({turn, open, to_ack, wqe.psns - cursor_packet_});
+  const std::uint32_t to_ack = kAckInterval - next_.packet % kAckInterval;
+  return std::min({turn, open, to_ack, wqe.psns - next_.packet});
 }
 
 // The bytes of a request are not available, and gather() returned `status`: parks or fails the WQE.
@@ -275,16 +270,16 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
     return unavailable(wqe, status);
   }
   Packet& packet = qp_.context().tx_packet;
-  const Psn psn = wqe.first_psn.plus(cursor_packet_);
-  const bool last = cursor_packet_ + train == wqe.psns;
+  const Psn psn = next_.psn;
+  const bool last = next_.packet + train == wqe.psns;
   const SendRate* const rate = qp_.send_rate();
-  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0 ||
+  packet.ack_req = last || (next_.packet + train) % kAckInterval == 0 ||
                    (rate != nullptr && rate->slow(qp_.mtu()));
   if (last) {
-    ++cursor_;
-    cursor_packet_ = 0;
+    pass(wqe);
   } else {
-    cursor_packet_ += train;
+    next_.packet += train;
+    next_.psn = psn.plus(train);
   }
   emit(packet.op, psn, train);
   packet.payload.clear();
@@ -315,7 +310,7 @@ void Requester::deliver(const Packet& packet) {
 }
 
 SendWqe* Requester::wqe_of(Psn psn) {
-  for (std::uint32_t i = una_; i != fetched_; ++i) {
+  for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
     SendWqe& wqe = window_.at(i);
     if (wqe.psns != 0 && distance(wqe.first_psn, psn) < wqe.psns) return &wqe;
   }
@@ -325,16 +320,16 @@ SendWqe* Requester::wqe_of(Psn psn) {
 void Requester::mark_done(std::uint32_t index) {
   SendWqe& wqe = window_.at(index);
   wqe.done = true;
-  if (wqe.responds() && is_before(index, cursor_)) --reads_out_;
+  if (wqe.responds() && is_before(index, next_.wqe)) --reads_out_;
 }
 
 // Treats every PSN before `psn` as received by the peer. Returns false if a response is missing.
-// That is an implied NAK (IBTA 9.7.5.1.1), and una_psn_ is then the oldest missing PSN.
+// That is an implied NAK (IBTA 9.7.5.1.1), and oldest_.psn is then the oldest missing PSN.
 bool Requester::acknowledge_before(Psn psn) {
   const std::uint32_t limit = offset_of(psn);
-  const Psn before = una_psn_;
+  const Psn before = oldest_.psn;
   const bool complete = acknowledge(psn, limit);
-  if (una_psn_ != before) {
+  if (oldest_.psn != before) {
     // Any progress, even an implied one, resets the retry counters (IBTA 9.9.2.1.1).
     retries_left_ = qp_.attr().retry_cnt;
     rnr_left_ = qp_.attr().rnr_retry;
@@ -344,20 +339,20 @@ bool Requester::acknowledge_before(Psn psn) {
 }
 
 bool Requester::acknowledge(Psn psn, std::uint32_t limit) {
-  for (std::uint32_t i = una_; i != fetched_; ++i) {
+  for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
     SendWqe& wqe = window_.at(i);
     if (wqe.done) continue;
     if (wqe.psns == 0) break;
     if (wqe.responds()) {
       const Psn expected = wqe.first_psn.plus(wqe.received);
       if (offset_of(expected) >= limit) break;
-      una_psn_ = expected;
+      oldest_.psn = expected;
       return false;
     }
     if (offset_of(wqe.first_psn.plus(wqe.psns - 1)) >= limit) break;
     mark_done(i);
   }
-  una_psn_ = psn;
+  oldest_.psn = psn;
   return true;
 }
 
@@ -466,14 +461,11 @@ void Requester::on_atomic_ack(const Packet& packet) {
 // Completes WQEs that are done, or have failed, in order. Returns false if the QP is in the error
 // state.
 bool Requester::retire() {
-  while (una_ != fetched_) {
-    const SendWqe& wqe = window_.at(una_);
+  while (oldest_.wqe != fetched_) {
+    const SendWqe& wqe = window_.at(oldest_.wqe);
     if (!wqe.done && (!wqe.failed() || waits(wqe))) break;
-    if (cursor_ == una_) {
-      ++cursor_;
-      cursor_packet_ = 0;
-    }
-    ++una_;
+    if (next_.wqe == oldest_.wqe) pass(wqe);
+    ++oldest_.wqe;
     qp_.context().charge_sender(kPacketCost);
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
@@ -522,14 +514,14 @@ void Requester::fault_over(bool failed) {
     went_back_ = true;
     go_back();
   }
-  if (!rnr_wait_ && in_flight(una_psn_)) arm_ack_timer();
+  if (!rnr_wait_ && in_flight(oldest_.psn)) arm_ack_timer();
   retire();
 }
 
 void Requester::progressed() {
-  if (una_psn_.ahead_of(window_psn_) > 0) window_psn_ = una_psn_;
+  if (oldest_.psn.ahead_of(window_psn_) > 0) window_psn_ = oldest_.psn;
   if (!rnr_wait_) {
-    if (in_flight(una_psn_)) {
+    if (in_flight(oldest_.psn)) {
       arm_ack_timer();
     } else {
       timer_.cancel_lazily();
@@ -541,15 +533,19 @@ void Requester::progressed() {
 // Retransmits from the oldest unacknowledged PSN (go-back-N).
 void Requester::go_back() {
   if (qp_.context().log != nullptr) log_retry();
-  cursor_ = una_;
-  while (cursor_ != fetched_ && window_.at(cursor_).done) ++cursor_;
-  cursor_packet_ = 0;
-  if (cursor_ != fetched_) {
-    const SendWqe& wqe = window_.at(cursor_);
-    if (wqe.psns != 0) cursor_packet_ = distance(wqe.first_psn, una_psn_);
+  next_.wqe = oldest_.wqe;
+  while (next_.wqe != fetched_ && window_.at(next_.wqe).done) ++next_.wqe;
+  next_.packet = 0;
+  next_.psn = fresh_.psn;
+  if (next_.wqe != fetched_) {
+    const SendWqe& wqe = window_.at(next_.wqe);
+    if (wqe.psns != 0) {
+      next_.packet = distance(wqe.first_psn, oldest_.psn);
+      next_.psn = oldest_.psn;
+    }
   }
   reads_out_ = 0;
-  window_psn_ = una_psn_;
+  window_psn_ = oldest_.psn;
   check_indices();
 }
 
@@ -563,7 +559,7 @@ void Requester::retry() {
   if (retries_left_ > 0) {
     --retries_left_;
   } else if (!qp_.migrate()) {
-    for (std::uint32_t i = una_; i != fetched_; ++i) {
+    for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
       if (window_.at(i).done) continue;
       window_.at(i).status = TERN_CQE_RETRY_EXC_ERR;
       break;
@@ -593,7 +589,7 @@ void Requester::expired() {
     qp_.wake();
     return;
   }
-  if (!in_flight(una_psn_)) return;
+  if (!in_flight(oldest_.psn)) return;
   if (parked()) {
     repeat_ = true;
     return;

@@ -31,7 +31,7 @@ class Requester final : public SendQueue {
   bool waits(const SendWqe& wqe) const;
   bool may_start(const SendWqe& wqe) const;
   void begin(SendWqe& wqe);
-  bool window_full(const SendWqe& wqe) const;
+  bool window_full() const;
   void catch_up();
   bool send_one(SendWqe& wqe, std::uint32_t& allowance);
   bool run_local(SendWqe& wqe, std::uint32_t& allowance);
@@ -70,21 +70,21 @@ class Requester final : public SendQueue {
   [[nodiscard]] static std::uint32_t distance(Psn from, Psn to) {
     return (to.value() - from.value()) & 0xffffffU;
   }
-  [[nodiscard]] std::uint32_t offset_of(Psn psn) const { return distance(una_psn_, psn); }
+  [[nodiscard]] std::uint32_t offset_of(Psn psn) const { return distance(oldest_.psn, psn); }
   [[nodiscard]] bool in_flight(Psn psn) const { return offset_of(psn) < offset_of(sent_psn_); }
   SendWqe* wqe_of(Psn psn);
 
-  Timer timer_;
-  Psn una_psn_;                  // oldest PSN not acknowledged
-  Psn sent_psn_;                 // one past the highest PSN sent (READ: of its response)
-  Psn window_psn_;               // start of the window of unacknowledged packets
-  std::uint32_t reads_out_ = 0;  // responds() WQEs before the cursor that are not done
+  // The small members come first: they fill the end of the base class.
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_left_ = 0;
   TimerUse timer_use_ = TimerUse::kAck;
   bool rnr_wait_ = false;
   bool repeat_ = false;     // go back once the page fault has ended
   bool went_back_ = false;  // since the last progress or timeout
+  Timer timer_;
+  Psn sent_psn_;                 // one past the highest PSN sent (READ: of its response)
+  Psn window_psn_;               // start of the window of unacknowledged packets
+  std::uint32_t reads_out_ = 0;  // responds() WQEs before the cursor that are not done
 };
 
 }  // namespace tern

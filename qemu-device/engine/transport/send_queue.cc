@@ -46,21 +46,25 @@ SendQueue::SendQueue(Connection& qp) : qp_(qp), window_(qp.context().blocks) {}
 void SendQueue::start() {
   if (!qp_.sends()) return;
   window_.open(qp_.sq_size(), qp_.sq_stride());
-  next_psn_ = Psn(qp_.attr().sq_psn);
+  oldest_.psn = next_.psn = fresh_.psn = Psn(qp_.attr().sq_psn);
   kicked_ = true;
 }
 
 void SendQueue::reset() {
   window_.close();
-  una_ = cursor_ = begun_ = fetched_ = posted_ = cursor_packet_ = 0;
+  oldest_ = fresh_ = {};
+  next_ = {};
+  fetched_ = posted_ = 0;
   kicked_ = parked_ = false;
 }
 
 void SendQueue::check_indices() const {
-  assert(cursor_ - una_ <= fetched_ - una_);
-  assert(fetched_ - una_ <= posted_ - una_ && posted_ - una_ <= qp_.sq_size());
-  assert(drained() || begun_ - una_ <= fetched_ - una_);
-  assert(!drained() || cursor_packet_ == 0);
+  assert(next_.wqe - oldest_.wqe <= fetched_ - oldest_.wqe);
+  assert(fetched_ - oldest_.wqe <= posted_ - oldest_.wqe && posted_ - oldest_.wqe <= qp_.sq_size());
+  assert(drained() || fresh_.wqe - oldest_.wqe <= fetched_ - oldest_.wqe);
+  assert(!drained() || next_.packet == 0);
+  assert(next_.wqe == fetched_ || window_.at(next_.wqe).psns == 0 ||
+         next_.psn == window_.at(next_.wqe).first_psn.plus(next_.packet));
 }
 
 // ---- fetching ----
@@ -85,7 +89,7 @@ bool SendQueue::fetch() {
   if (kicked_ || qp_.polled.on) {
     kicked_ = false;
     const auto pi = qp_.read_sq_pi();
-    if (!pi || *pi - una_ > qp_.sq_size() || *pi - una_ < fetched_ - una_) {
+    if (!pi || *pi - oldest_.wqe > qp_.sq_size() || *pi - oldest_.wqe < fetched_ - oldest_.wqe) {
       qp_.enter_error(TERN_EV_QP_FATAL);
       return false;
     }
@@ -94,7 +98,7 @@ bool SendQueue::fetch() {
     if (qp_.context().log != nullptr && posted_ != before) [[unlikely]]
       log_posted(before);
   }
-  if (fetched_ == posted_ || fetched_ - una_ >= window_.limit()) return false;
+  if (fetched_ == posted_ || fetched_ - oldest_.wqe >= window_.limit()) return false;
   if (!fetch_one()) {
     qp_.enter_error(TERN_EV_QP_FATAL);
     return false;
@@ -105,14 +109,14 @@ bool SendQueue::fetch() {
 // Fetches WQEs beyond the cursor, and prefetches their keys while the WQE at the cursor is sent. If
 // one cannot be read, fetch() reports that when the cursor reaches it.
 bool SendQueue::fetch_ahead() {
-  const std::uint32_t room = window_.limit() - (fetched_ - una_);
+  const std::uint32_t room = window_.limit() - (fetched_ - oldest_.wqe);
   const std::uint32_t end = fetched_ + std::min({posted_ - fetched_, room, kAhead});
   while (fetched_ != end && fetch_one()) prefetch_keys(window_.at(fetched_ - 1));
   return true;
 }
 
 bool SendQueue::fetch_one() {
-  window_.make_room(una_, fetched_);
+  window_.make_room(oldest_.wqe, fetched_);
   if (!copy_slot(fetched_)) return false;
   SendWqe& wqe = window_.at(fetched_);
   wqe = SendWqe{};
@@ -197,23 +201,24 @@ void SendQueue::park(std::uint32_t index) {
 void SendQueue::fault_over(bool failed) {
   parked_ = false;
   // The WQE may be complete by now, if the access was for a needless retransmission.
-  const bool open = parked_wqe_ - una_ < fetched_ - una_ && !window_.at(parked_wqe_).done;
+  const bool open =
+      parked_wqe_ - oldest_.wqe < fetched_ - oldest_.wqe && !window_.at(parked_wqe_).done;
   if (failed && open) window_.at(parked_wqe_).status = TERN_CQE_LOC_PROT_ERR;
   qp_.wake();
 }
 
 std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
   Packet& packet = qp_.context().tx_packet;
-  const std::uint32_t offset = cursor_packet_ * qp_.mtu();
+  const std::uint32_t offset = next_.packet * qp_.mtu();
   const std::uint32_t len = std::min(wqe.length - offset, train * qp_.mtu());
-  const bool last = cursor_packet_ + train == wqe.psns;
+  const bool last = next_.packet + train == wqe.psns;
   packet.payload.clear();
   const std::uint8_t status = gather(wqe, offset, len, packet.payload);
   if (status != TERN_CQE_SUCCESS) {
     packet.payload.clear();
     return status;
   }
-  packet.op = data_op(wqe.opcode, cursor_packet_ == 0, last);
+  packet.op = data_op(wqe.opcode, next_.packet == 0, last);
   packet.va = wqe.raddr;
   packet.rkey = wqe.rkey;
   packet.dma_len = wqe.length;
@@ -239,35 +244,37 @@ void SendQueue::complete(const SendWqe& wqe, std::uint8_t status) {
 bool SendQueue::flush(std::uint32_t& allowance) {
   kicked_ = false;
   const auto pi = qp_.read_sq_pi();
-  if (!pi || *pi - una_ > qp_.sq_size()) return false;
+  if (!pi || *pi - oldest_.wqe > qp_.sq_size()) return false;
   return flush_to(*pi, allowance);
 }
 
 bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
-  while (una_ != end) {
+  while (oldest_.wqe != end) {
     if (allowance == 0) return true;
     allowance -= std::min(allowance, kPacketCost);
     tern_sq_hdr hdr{};
-    if (window_.is_open() && is_before(una_, fetched_)) {
+    if (window_.is_open() && is_before(oldest_.wqe, fetched_)) {
       // The bind has changed the key, so software must learn that it succeeded.
-      if (const SendWqe& bound = window_.at(una_); bound.done && bound.opcode == TERN_WR_BIND_MW) {
-        ++una_;
+      if (const SendWqe& bound = window_.at(oldest_.wqe);
+          bound.done && bound.opcode == TERN_WR_BIND_MW) {
+        ++oldest_.wqe;
         complete(bound, TERN_CQE_SUCCESS);
         continue;
       }
-      std::memcpy(&hdr, window_.slot(una_).data(), sizeof(hdr));
-    } else if (!qp_.read_sq_slot(una_, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
+      std::memcpy(&hdr, window_.slot(oldest_.wqe).data(), sizeof(hdr));
+    } else if (!qp_.read_sq_slot(oldest_.wqe, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
       return false;
     }
     SendWqe wqe;
-    wqe.index = una_++;
+    wqe.index = oldest_.wqe++;
     wqe.opcode = hdr.opcode;
     wqe.wr_id = le(std::uint64_t{hdr.wr_id});
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
     qp_.counters().add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
-  cursor_ = begun_ = fetched_ = posted_ = una_;
-  cursor_packet_ = 0;
+  next_.wqe = fresh_.wqe = fetched_ = posted_ = oldest_.wqe;
+  next_.packet = 0;
+  next_.psn = fresh_.psn;
   settle();
   return false;
 }

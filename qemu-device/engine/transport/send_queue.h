@@ -49,18 +49,20 @@ class SendQueue {
 
   // Returns whether every WQE that was begun is complete. In SQD this means that the queue is
   // drained.
-  [[nodiscard]] bool drained() const { return static_cast<std::int32_t>(begun_ - una_) <= 0; }
-  [[nodiscard]] std::uint32_t consumer_index() const { return una_; }
-  [[nodiscard]] Psn next_psn() const { return next_psn_; }
+  [[nodiscard]] bool drained() const {
+    return static_cast<std::int32_t>(fresh_.wqe - oldest_.wqe) <= 0;
+  }
+  [[nodiscard]] std::uint32_t consumer_index() const { return oldest_.wqe; }
+  [[nodiscard]] Psn next_psn() const { return fresh_.psn; }
 
  protected:
   // Returns whether there is a WQE at the cursor. Copies posted WQEs into the window while there is
   // space, also some beyond the cursor.
   bool has_wqe() {
-    return fetched_ - cursor_ > kLow || (cursor_ != fetched_ ? fetch_ahead() : fetch());
+    return fetched_ - next_.wqe > kLow || (next_.wqe != fetched_ ? fetch_ahead() : fetch());
   }
-  // Flushes WQEs before index `end`, which is at most the queue's size ahead of una_. Returns true
-  // if the allowance ran out first.
+  // Flushes WQEs before index `end`, which is at most the queue's size ahead of oldest_. Returns
+  // true if the allowance ran out first.
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
   // Executes a WQE that takes no packet (bind, invalidate, register). Returns a CQE status.
   std::uint8_t execute_local(const SendWqe& wqe);
@@ -85,31 +87,43 @@ class SendQueue {
   void complete(const SendWqe& wqe, std::uint8_t status);
   // Releases the window's memory if no WQE is left. References to WQEs are invalid from here on.
   void settle() {
-    if (una_ == fetched_) window_.rest();
+    if (oldest_.wqe == fetched_) window_.rest();
   }
 
   // Marks the WQE at the cursor as begun: it has an effect here or at the peer.
   void mark_begun() {
-    if (static_cast<std::int32_t>(cursor_ + 1 - begun_) > 0) begun_ = cursor_ + 1;
+    if (static_cast<std::int32_t>(next_.wqe + 1 - fresh_.wqe) > 0) fresh_.wqe = next_.wqe + 1;
   }
   // Asserts the order of the indices below.
   void check_indices() const;
 
   Connection& qp_;
   SendWindow window_;
-  // Free-running WQE indices, una_ <= cursor_ <= fetched_ <= posted_. una_, begun_, fetched_ and
-  // posted_ only grow. Only the cursor goes back, at most to una_, when packets are retransmitted.
-  // Then cursor_ < begun_, and WQEs in [cursor_, begun_) have their PSNs already. Without a
-  // retransmission begun_ is cursor_, or cursor_ + 1 in the middle of a message. A WQE that fails
-  // before it is begun moves una_ past begun_.
-  std::uint32_t una_ = 0;            // oldest incomplete
-  std::uint32_t cursor_ = 0;         // the WQE whose packet is sent next
-  std::uint32_t begun_ = 0;          // one past the newest begun
-  std::uint32_t fetched_ = 0;        // first not copied yet
-  std::uint32_t posted_ = 0;         // producer index last read
-  std::uint32_t cursor_packet_ = 0;  // next packet of the WQE at the cursor
-  Psn next_psn_;                     // first PSN not assigned to a WQE
-  std::uint32_t parked_wqe_ = 0;     // the WQE whose access met an absent page
+  // A position in the stream of packets: a WQE by its free-running index, and a PSN.
+  struct Place {
+    std::uint32_t wqe = 0;
+    Psn psn;
+  };
+  struct Cursor : Place {
+    std::uint32_t packet = 0;  // of the WQE; the PSN is that of this packet
+  };
+  // Moves the cursor past its WQE.
+  void pass(const SendWqe& wqe) {
+    ++next_.wqe;
+    next_.packet = 0;
+    if (wqe.psns != 0) next_.psn = wqe.first_psn.plus(wqe.psns);
+  }
+
+  // oldest_.wqe <= next_.wqe <= fetched_ <= posted_. Only the cursor goes back, at most to oldest_,
+  // when packets are retransmitted. Then it is before fresh_, and the WQEs in between have their
+  // PSNs already. Without a retransmission fresh_ is the WQE at the cursor, or the one after it in
+  // the middle of a message. A WQE that fails before it is begun moves oldest_ past fresh_.
+  Place oldest_;               // oldest incomplete WQE; PSN not acknowledged, where ACKs are used
+  Cursor next_;                // the packet that is sent next
+  Place fresh_;                // one past the newest begun WQE; first PSN not assigned
+  std::uint32_t fetched_ = 0;  // first WQE not copied yet
+  std::uint32_t posted_ = 0;   // producer index last read
+  std::uint32_t parked_wqe_ = 0;  // the WQE whose access met an absent page
   bool kicked_ = false;
   bool parked_ = false;
 

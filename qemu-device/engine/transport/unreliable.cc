@@ -18,7 +18,7 @@ void UnreliableSender::resume() {
   kick();
   const auto pi = qp_.read_sq_pi();
   // fetch() reports an index that jumped.
-  if (pi && *pi - una_ <= qp_.sq_size()) flush_end_ = pi;
+  if (pi && *pi - oldest_.wqe <= qp_.sq_size()) flush_end_ = pi;
 }
 
 bool UnreliableSender::transmit(std::uint32_t& allowance) {
@@ -26,10 +26,10 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     if (flush_to(*flush_end_, allowance)) return true;
     flush_end_.reset();
   }
-  while (!parked() && window_.is_open() && (qp_.state() == TERN_QPS_RTS || cursor_packet_ != 0)) {
+  while (!parked() && window_.is_open() && (qp_.state() == TERN_QPS_RTS || next_.packet != 0)) {
     if (!has_wqe()) return false;
     if (allowance == 0) return true;
-    SendWqe& wqe = window_.at(cursor_);
+    SendWqe& wqe = window_.at(next_.wqe);
     if (!wqe.local && !wqe.failed() && qp_.paced()) return false;
     std::uint32_t cost = kPacketCost;
     if (wqe.local) {
@@ -44,10 +44,10 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
       wqe.status = status;
       if (!wqe.failed()) {
         mark_begun();
-        ++cursor_packet_;
+        ++next_.packet;
       }
     }
-    if (wqe.failed() || cursor_packet_ >= wqe.psns) finish(wqe);
+    if (wqe.failed() || next_.packet >= wqe.psns) finish(wqe);
     allowance -= std::min(allowance, cost);
     if (qp_.state() != TERN_QPS_RTS && qp_.state() != TERN_QPS_SQD) return true;
   }
@@ -56,8 +56,8 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
 
 // Completes the WQE: its last packet was sent, or it failed.
 void UnreliableSender::finish(const SendWqe& wqe) {
-  cursor_ = ++una_;
-  cursor_packet_ = 0;
+  next_.wqe = ++oldest_.wqe;
+  next_.packet = 0;
   complete(wqe, wqe.status);
   if (wqe.failed()) {
     qp_.counters().add(TERN_CNT_REQ_CQE_ERROR);

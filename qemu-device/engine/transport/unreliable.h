@@ -19,6 +19,12 @@ class UnreliableSender : public SendQueue {
   bool transmit(std::uint32_t& allowance) override;
 
  protected:
+  // Returns the PSN of the packet at the cursor, which is about to be sent.
+  Psn take_psn() {
+    const Psn psn = next_.psn;
+    next_.psn = fresh_.psn = psn.next();
+    return psn;
+  }
   // Sends the packet at the cursor and adds its further cost to `cost`, in which the caller has
   // included kPacketCost for one copy. Sets psns of the WQE with its first packet. Returns a CQE
   // status or kAbsent.

@@ -10,13 +10,15 @@ namespace tern {
 // ---- sending ----
 
 std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
-  if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
+  if (next_.packet == 0) {
+    wqe.first_psn = next_.psn;
+    wqe.psns = packets_of(wqe.length, qp_.mtu());
+  }
   if (const std::uint8_t status = load_data(wqe); status != TERN_CQE_SUCCESS) return status;
   Packet& packet = qp_.context().tx_packet;
   qp_.address(packet);
-  packet.psn = next_psn_;
+  packet.psn = take_psn();
   packet.ack_req = false;
-  next_psn_ = next_psn_.next();
   cost += static_cast<std::uint32_t>(packet.payload.size());
   qp_.send_paced(packet);
   return TERN_CQE_SUCCESS;
