@@ -325,7 +325,7 @@ tern_sge wire_sge(const tern_sge& s) { return {le(s.addr), le(s.length), le(s.lk
 
 }  // namespace
 
-void TestQp::put(const SendWr& wr) {
+std::vector<std::byte> encode(std::uint8_t type, const SendWr& wr) {
   std::vector<std::byte> slot;
   tern_sq_hdr hdr{.opcode = wr.opcode,
                   .flags = wr.flags,
@@ -339,12 +339,12 @@ void TestQp::put(const SendWr& wr) {
   switch (wr.opcode) {
     case TERN_WR_SEND:
     case TERN_WR_SEND_WITH_IMM:
-      if (options_.type == TERN_QPT_RAW) {
+      if (type == TERN_QPT_RAW) {
         append(slot, wr.eth);
         slot.insert(slot.end(), wr.headers.begin(), wr.headers.end());
         slot.resize((slot.size() + 15) / 16 * 16);
       }
-      if (!sends_datagrams(options_.type)) break;
+      if (!sends_datagrams(type)) break;
       append(slot, tern_ud_seg{wr.ud.av, le(wr.ud.dqpn), le(wr.ud.qkey)});
       break;
     case TERN_WR_RDMA_WRITE:
@@ -377,6 +377,11 @@ void TestQp::put(const SendWr& wr) {
   }
   for (const tern_sge& s : wr.sges) append(slot, wire_sge(s));
   slot.insert(slot.end(), wr.inline_data.begin(), wr.inline_data.end());
+  return slot;
+}
+
+void TestQp::put(const SendWr& wr) {
+  std::vector<std::byte> slot = encode(options_.type, wr);
   EXPECT_LE(slot.size(), std::size_t{1} << options_.log_sq_stride) << "WQE larger than its slot";
   slot.resize(std::size_t{1} << options_.log_sq_stride);
   memory_.write(sq_slot(sq_pi_++), slot);

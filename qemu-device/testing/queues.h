@@ -18,6 +18,9 @@ class TestSrq;
 
 using Wc = tern_cqe;
 
+// The send WQE of `wr` for a QP of `type` (TERN_QPT_*), without the rest of its slot.
+[[nodiscard]] std::vector<std::byte> encode(std::uint8_t type, const SendWr& wr);
+
 class TestEq {
  public:
   TestEq(Driver& driver, std::uint8_t kind, std::uint16_t vector, unsigned log_size);
