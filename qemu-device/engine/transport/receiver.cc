@@ -2,6 +2,7 @@
 #include "transport/receiver.h"
 
 #include "objects/context.h"
+#include "objects/srq.h"
 #include "transport/connection.h"
 #include "transport/segments.h"
 

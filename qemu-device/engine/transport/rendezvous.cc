@@ -8,6 +8,7 @@
 #include "objects/context.h"
 #include "objects/tag_list.h"
 #include "transport/connection.h"
+#include "transport/send_queue.h"
 
 namespace tern {
 
