@@ -11,8 +11,10 @@
 #include "eth/rss_hash.h"
 #include "eth/steering.h"
 #include "frames/checksum.h"
+#include "frames/layout.h"
 #include "frames/sample_frames.h"
 #include "frames/segmenter.h"
+#include "frames/unfinished.h"
 
 namespace tern::eth {
 
@@ -81,6 +83,24 @@ void segment(benchmark::State& state) {
       static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * f.payload));
 }
 BENCHMARK(segment)->Name("eth/segment");
+
+// The same in the packet's own memory, as ternd's uplinks do it.
+void finish(benchmark::State& state) {
+  SampleFrame f;
+  f.payload = 65160;
+  const Bytes frame = f.make();
+  Bytes packet = frame;
+  const Unfinished what{Unfinished::Kind::kTcp4, true, f.l4(), kTcpChecksum, 1448};
+  PacketFinisher finisher;
+  for (auto _ : state) {
+    std::copy_n(frame.begin(), f.headers(), packet.begin());
+    if (!finisher.start(packet, what)) state.SkipWithError("refused");
+    for (; !finisher.frame().empty(); finisher.next()) benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(
+      static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * f.payload));
+}
+BENCHMARK(finish)->Name("eth/finish");
 
 void hash(benchmark::State& state) {
   const Level level = parse(full_frame(state.range(0) == 4).make()).outer;
