@@ -9,6 +9,7 @@
 
 #include "compat.h"
 #include "tern.h"
+#include "tern_trace.h"
 
 /* Maximum number of work queues whose slots are freed in one batch. */
 #define TERN_RETIRE_MAX 16
@@ -319,6 +320,10 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 		tern_retire_note(ctx, &retire, cqe);
 		if (unlikely(tern_cqe_is_tso(retire.qp, cqe)))
 			wc[n].opcode = IBV_WC_TSO;
+		rdma_tracepoint(rdma_core_tern, poll_cq,
+				ibvcq->context->device->name, cq->cqn,
+				wc[n].wr_id, wc[n].status, wc[n].opcode,
+				wc[n].qp_num, wc[n].byte_len);
 		if (unlikely(retire.num == TERN_RETIRE_MAX))
 			tern_retire_flush(cq, &retire);
 	}
@@ -327,6 +332,29 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 	tern_spin_unlock(&cq->lock);
 
 	return n;
+}
+
+/* Frees the slot of the WQE that the CQE of a session completes. */
+static void tern_cq_retire_cur(struct tern_cq *cq)
+{
+	struct tern_cqe *cur = &cq->cur;
+	struct tern_qp *qp = cq->cur_qp;
+	uint32_t qpn;
+
+	if (tern_cqe_is_srq(cur))
+		return;
+
+	qpn = le32toh(cur->qpn);
+	if (!qp || qp->vqp.qp.qp_num != qpn) {
+		qp = tern_find_qp(to_tern_ctx(cq->vcq.cq.context), qpn);
+		if (unlikely(!qp))
+			return;
+		cq->cur_qp = qp;
+	}
+	if (unlikely(tern_cqe_is_tso(qp, cur)))
+		cur->opcode = TERN_CUR_TSO;
+	tern_free_slots(tern_cqe_is_recv(cur) ? &qp->rq_tail : &qp->sq_tail,
+			le32toh(cur->wqe_index) + 1);
 }
 
 /*
@@ -339,9 +367,7 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 static int tern_cq_advance(struct tern_cq *cq)
 {
 	struct tern_cqe *cur = &cq->cur;
-	struct tern_qp *qp = cq->cur_qp;
 	struct tern_cqe *cqe;
-	uint32_t qpn;
 
 	cqe = tern_cq_next(cq);
 	if (!cqe)
@@ -351,21 +377,12 @@ static int tern_cq_advance(struct tern_cq *cq)
 	tern_cq_publish(cq);
 	cq->vcq.cq_ex.wr_id = le64toh(cur->wr_id);
 	cq->vcq.cq_ex.status = tern_wc_status(cur);
-
-	if (tern_cqe_is_srq(cur))
-		return 0;
-
-	qpn = le32toh(cur->qpn);
-	if (!qp || qp->vqp.qp.qp_num != qpn) {
-		qp = tern_find_qp(to_tern_ctx(cq->vcq.cq.context), qpn);
-		if (unlikely(!qp))
-			return 0;
-		cq->cur_qp = qp;
-	}
-	if (unlikely(tern_cqe_is_tso(qp, cur)))
-		cur->opcode = TERN_CUR_TSO;
-	tern_free_slots(tern_cqe_is_recv(cur) ? &qp->rq_tail : &qp->sq_tail,
-			le32toh(cur->wqe_index) + 1);
+	tern_cq_retire_cur(cq);
+	rdma_tracepoint(rdma_core_tern, poll_cq,
+			cq->vcq.cq.context->device->name, cq->cqn,
+			cq->vcq.cq_ex.wr_id, cq->vcq.cq_ex.status,
+			tern_wc_opcode(cur), le32toh(cur->qpn),
+			le32toh(cur->byte_len));
 
 	return 0;
 }
@@ -683,6 +700,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 {
 	struct tern_cq *cq = to_tern_cq(ibvcq);
 	uint32_t ci, seq, arm;
+	bool kick;
 
 	tern_spin_lock(&cq->arm_lock);
 	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
@@ -705,9 +723,12 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 
 	/* Write the arm word before checking for CQEs, and before the kick. */
 	udma_full_barrier();
-	if (tern_cq_must_kick(cq, ci))
+	kick = tern_cq_must_kick(cq, ci);
+	if (kick)
 		tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM,
 			  cq->cqn);
+	rdma_tracepoint(rdma_core_tern, arm_cq, ibvcq->context->device->name,
+			cq->cqn, arm, kick);
 	tern_spin_unlock(&cq->arm_lock);
 
 	return 0;

@@ -381,6 +381,9 @@ static int tern_post_recvs(struct tern_qp *qp, struct ibv_recv_wr *wr,
 		}
 
 		tern_build_recv(rq, head++, wr);
+		rdma_tracepoint(rdma_core_tern, post_recv,
+				qp->vqp.qp.context->device->name, wr->wr_id,
+				qp->vqp.qp.qp_num, wr->num_sge);
 	}
 
 	if (likely(head != rq->head))

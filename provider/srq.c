@@ -60,6 +60,9 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		tern_build_recv(wq, head, wr);
 		if (unlikely(srq->next))
 			tern_build_recv(srq->next, head, wr);
+		rdma_tracepoint(rdma_core_tern, post_srq_recv,
+				ibvsrq->context->device->name, wr->wr_id,
+				srq->srqn, wr->num_sge);
 		head++;
 	}
 

@@ -12,6 +12,7 @@
 #include <util/compiler.h>
 
 #include "tern.h"
+#include "tern_trace.h"
 
 /* Checks that a value of the contract equals that of the verbs. */
 #define TERN_SAME(tern, ibv) static_assert((int)(tern) == (int)(ibv), #tern)
@@ -253,6 +254,15 @@ static inline bool tern_sq_polled(const struct tern_qp *qp)
 	return tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED;
 }
 
+static inline void tern_trace_send(const struct tern_qp *qp,
+				   const struct tern_sq_hdr *wqe)
+{
+	rdma_tracepoint(rdma_core_tern, post_send,
+			qp->vqp.qp.context->device->name, le64toh(wqe->wr_id),
+			wqe->opcode, qp->vqp.qp.qp_num, wqe->num_sge,
+			le32toh(wqe->length));
+}
+
 /*
  * Makes the WQEs before number head visible to the device, and kicks it unless
  * it polls the index. All of this happens under the queue's lock: once the
@@ -261,6 +271,12 @@ static inline bool tern_sq_polled(const struct tern_qp *qp)
  */
 static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 {
+	uint32_t i;
+
+	/* Without tracing the loop is gone. */
+	for (i = qp->sq.head; i != head; i++)
+		tern_trace_send(qp, tern_wq_slot(&qp->sq, i));
+
 	qp->sq.head = head;
 	/*
 	 * Write the WQEs and the data they refer to before the index, which the

@@ -13,6 +13,7 @@ void setup(void)
 
 	ctx = calloc(1, sizeof(*ctx));
 	device.vdev.ops = driver_ops;
+	strcpy(device.vdev.device.name, "tern0");
 	ctx->vctx.context.device = &device.vdev.device;
 	atomic_store(&test_pd.refs, 1);
 	test_pd.ibvpd.context = &ctx->vctx.context;

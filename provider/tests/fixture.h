@@ -128,6 +128,25 @@ int dv_ioctl(struct ibv_command_buffer *cmd);
 typedef void (*lock_hook)(pthread_spinlock_t *lock);
 extern lock_hook before_lock, before_unlock, after_unlock;
 
+/* trace_stub.c: the tracepoints that this thread has hit; the test resets num. */
+#define MAX_TRACES 4U
+
+struct trace {
+	const char *name;
+	uint64_t wr_id;
+	uint32_t opcode;
+	uint32_t num; /* of the QP or SRQ */
+	uint32_t num_sge;
+	uint32_t length;
+	uint32_t cqn;
+	uint32_t status;
+	uint32_t arm;
+	bool kick;
+};
+
+extern _Thread_local struct trace traces[MAX_TRACES];
+extern _Thread_local unsigned int num_traces;
+
 /* fixture.c */
 extern struct tern_context *ctx;
 extern struct tern_pd test_pd; /* no parent domain */
@@ -164,6 +183,9 @@ void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
 /* test_ece.c */
 void test_ece(void);
 void test_ece_types(void);
+
+/* test_trace.c */
+void test_trace(void);
 
 /* test_parent.c */
 void test_parent_objects(void);

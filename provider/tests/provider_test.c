@@ -663,6 +663,7 @@ int main(void)
 		{ "parent_buffers", test_parent_buffers },
 		{ "parent_allocators", test_parent_allocators },
 		{ "parent_locks", test_parent_locks },
+		{ "trace", test_trace },
 		{ "type_ops", test_type_ops },
 		{ "rate", test_rate },
 		{ "rate_caps", test_rate_caps },
