@@ -127,10 +127,10 @@ void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.port.set_c
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
 void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) {
-  e->device.lane.allow_polling(from);
+  e->device.datapath.allow_polling(from);
 }
 
-bool tern_engine_look(TernEngine* e) { return e->device.look(); }
+bool tern_engine_poll(TernEngine* e) { return e->device.poll(); }
 
 TernEffects* tern_engine_take_effects(TernEngine* e) { return handle_of(e->device.take_effects()); }
 
@@ -166,16 +166,16 @@ bool tern_engine_log_events(TernEngine* e, std::size_t records) {
 }
 
 const void* tern_engine_events(const TernEngine* e, std::size_t* n) {
-  const tern::EventLog* const log = e->device.lane.log;
+  const tern::EventLog* const log = e->device.datapath.log;
   const auto records = log != nullptr ? log->records() : std::span<const tern_log_event>();
   *n = records.size();
   return records.data();
 }
 
-void tern_engine_events_taken(TernEngine* e, std::size_t n) { e->device.lane.log->taken(n); }
+void tern_engine_events_taken(TernEngine* e, std::size_t n) { e->device.datapath.log->taken(n); }
 
 std::uint64_t tern_engine_events_lost(const TernEngine* e) {
-  const tern::EventLog* const log = e->device.lane.log;
+  const tern::EventLog* const log = e->device.datapath.log;
   return log != nullptr ? log->lost() : 0;
 }
 
@@ -185,11 +185,11 @@ void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
 }
 
 const std::uint64_t* tern_engine_rdma_counters(const TernEngine* e) {
-  return e->device.lane.counters.rdma.data();
+  return e->device.datapath.counters.rdma.data();
 }
 
 const std::uint64_t* tern_engine_eth_counters(const TernEngine* e) {
-  return e->device.lane.counters.eth.data();
+  return e->device.datapath.counters.eth.data();
 }
 
 bool tern_engine_set_mutation(TernEngine* e, const char* rule) {

@@ -207,7 +207,7 @@ void tern_engine_allow_polling(TernEngine *e, uint64_t from);
  * of it. Returns false while tern_engine_run() would only handle inputs and
  * timers, and returns true also once no queue is polled any more.
  */
-bool tern_engine_look(TernEngine *e);
+bool tern_engine_poll(TernEngine *e);
 
 /*
  * Returns the effects collected so far, or NULL if there are none. The caller

@@ -28,7 +28,7 @@ EventWriter::EventWriter(Device& device, Host& host, const EventFile& file)
   const tern_log_header header = log_header(file.clock, file.epoch, file.mac, file.name);
   write(&header, sizeof(header));
   device.log_events(file.records);
-  log_ = device.lane.log;
+  log_ = device.datapath.log;
   const SignalsBlocked blocked;
   thread_ = std::thread(&EventWriter::loop, this);
 }

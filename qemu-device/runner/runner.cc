@@ -369,7 +369,7 @@ bool Runner::poll_only() {
   if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty())
     return false;
   lock();
-  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !engine_.look();
+  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !engine_.poll();
   mutex_.unlock();
   return only;
 }
@@ -455,8 +455,8 @@ void Runner::work_slice() {
 void Runner::poll() {
   enter(WorkerState::kPolling);
   do {
-    if (++looks_ % kJudgeEvery == 0 && may_poll_) pause_polling(judge());
-    if (engine_.look()) break;
+    if (++polls_ % kJudgeEvery == 0 && may_poll_) pause_polling(judge());
+    if (engine_.poll()) break;
     cpu_relax();
   } while (!doorbells_.pending() && !contended());
   enter(WorkerState::kWorking);
@@ -466,7 +466,7 @@ void Runner::poll() {
 
 void Runner::allow_polling() {
   may_poll_ = poll_ && !host_only_;
-  engine_.lane.allow_polling(may_poll_ ? 0 : UINT64_MAX);
+  engine_.datapath.allow_polling(may_poll_ ? 0 : UINT64_MAX);
   // The next run checks the queues that were polled once more.
   work_ = true;
 }
@@ -484,7 +484,7 @@ std::optional<Contention::Verdict> Runner::judge() {
 // The engine polls no queue while other threads need the processor.
 void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  if (verdict && verdict->pause != 0) engine_.lane.allow_polling(host_.now() + verdict->pause);
+  if (verdict && verdict->pause != 0) engine_.datapath.allow_polling(host_.now() + verdict->pause);
 }
 
 void Runner::begin_polling() {

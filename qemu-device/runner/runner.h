@@ -247,7 +247,7 @@ class Runner {
   DoorbellRing doorbells_;
 
   // The worker's number of polls.
-  unsigned looks_ = 0;
+  unsigned polls_ = 0;
 
   // The worker's, or the host thread's if there is none.
   Contention contention_;

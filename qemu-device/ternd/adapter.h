@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One adapter: an engine, the runner that runs it, its PCI function and its port of the switch, all
-// in one thread (a lane).
+// in one thread.
 //
 // The thread is the runner's host thread, and there is no worker. It serves the hypervisor's
 // messages, takes frames from the port, runs the engine and polls. It sleeps only in sleep(): other
@@ -89,7 +89,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // Captures all frames of this adapter from now on; null ends the capture. Returns the previous
   // capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
-  [[nodiscard]] const Counters& counters() const { return engine_->lane.counters; }
+  [[nodiscard]] const Counters& counters() const { return engine_->datapath.counters; }
 
   // PortUser
   void frames_wait() override;

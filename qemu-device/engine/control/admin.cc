@@ -109,13 +109,13 @@ void Admin::enable() {
     return fatal(TERN_FATAL_CONFIG);
   }
   page_shift_ = page_shift_reg_;
-  device_.lane.enable(uar_pages());
+  device_.datapath.enable(uar_pages());
   device_.registry.status.enable();
 }
 
 bool Admin::enabled() const { return device_.registry.status.enabled(); }
 
-void Admin::fatal(std::uint32_t code) { device_.lane.fatal(code); }
+void Admin::fatal(std::uint32_t code) { device_.datapath.fatal(code); }
 
 void Admin::reset() {
   device_.registry.status.reset();
@@ -212,7 +212,7 @@ void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
                    std::as_bytes(std::span(&done, 1)))) {
     return fatal(TERN_FATAL_AQ_DMA);
   }
-  device_.lane.raise(0);
+  device_.datapath.raise(0);
 }
 
 // Copies the input and maps the reply before the command runs, so that a command whose memory is

@@ -8,10 +8,10 @@ namespace tern::commands {
 
 Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd,
                         Reply& reply) {
-  if (!device.lane.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
+  if (!device.datapath.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
   std::uint32_t id;
   const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)),
-                                                      device.lane.uars, &id);
+                                                      device.datapath.uars, &id);
   if (st == TERN_ST_OK) reply.set_id(id);
   return st;
 }

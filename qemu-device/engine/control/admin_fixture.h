@@ -65,8 +65,8 @@ class AdminTest : public testing::Test {
     ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled);
   }
   bool raised(unsigned vector) {
-    const bool was = (device.lane.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
-    device.lane.effects->clear();
+    const bool was = (device.datapath.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.datapath.effects->clear();
     return was;
   }
 

@@ -20,13 +20,13 @@ bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
 
 Status alloc_uar(Admin&, Device& device, const None&, Reply& reply) {
   std::uint32_t uar;
-  const Status st = device.lane.uars.alloc(UarPages::Use::kQueues, &uar);
+  const Status st = device.datapath.uars.alloc(UarPages::Use::kQueues, &uar);
   if (st == TERN_ST_OK) reply.set_id(uar);
   return st;
 }
 
 Status free_uar(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Status st = device.lane.uars.free(id_of(cmd));
+  const Status st = device.datapath.uars.free(id_of(cmd));
   if (st == TERN_ST_OK) device.registry.dm_ops.unmap(id_of(cmd));
   return st;
 }
@@ -52,16 +52,16 @@ Status free_pd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 // ---- event queues ----
 
 Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& reply) {
-  auto eq = std::make_unique<Eq>(device.lane, cmd);
+  auto eq = std::make_unique<Eq>(device.datapath, cmd);
   if (const Status st = eq->init(); st != TERN_ST_OK) return st;
-  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.lane.async_events.eq
-                    : eq->kind() == TERN_EQ_FAULT ? &device.lane.page_faults.eq
+  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.datapath.async_events.eq
+                    : eq->kind() == TERN_EQ_FAULT ? &device.datapath.page_faults.eq
                                                   : nullptr;
   if (device.registry.eqs.full() || (only != nullptr && *only != nullptr))
     return TERN_ST_NO_RESOURCE;
   if (only != nullptr) *only = eq.get();
   reply.set_id(device.registry.eqs.insert(std::move(eq)));
-  if (only != nullptr) device.lane.flush_events();
+  if (only != nullptr) device.datapath.flush_events();
   return TERN_ST_OK;
 }
 
@@ -69,8 +69,8 @@ Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Eq* const eq = device.registry.eqs.find(id_of(cmd));
   if (eq == nullptr) return TERN_ST_BAD_HANDLE;
   if (eq->users() != 0) return TERN_ST_BUSY;
-  if (eq == device.lane.async_events.eq) device.lane.async_events.eq = nullptr;
-  if (eq == device.lane.page_faults.eq) device.lane.page_faults.eq = nullptr;
+  if (eq == device.datapath.async_events.eq) device.datapath.async_events.eq = nullptr;
+  if (eq == device.datapath.page_faults.eq) device.datapath.page_faults.eq = nullptr;
   device.registry.eqs.erase(id_of(cmd));
   return TERN_ST_OK;
 }
@@ -80,19 +80,20 @@ Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& reply) {
   const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
   Eq* const eq = eqn == TERN_NO_EQ ? nullptr : device.registry.eqs.find(eqn);
-  if ((eqn != TERN_NO_EQ && eq == nullptr) || !device.lane.uars.live(le(std::uint32_t{cmd.uar}))) {
+  if ((eqn != TERN_NO_EQ && eq == nullptr) ||
+      !device.datapath.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   if (eq != nullptr && eq->kind() != TERN_EQ_COMPLETION) return TERN_ST_BAD_PARAM;
   // One entry for each CQ: the event queue cannot overflow.
   if (device.registry.cqs.full() || (eq != nullptr && eq->users() == eq->size()))
     return TERN_ST_NO_RESOURCE;
-  auto cq = std::make_unique<Cq>(device.lane, cmd, eq);
+  auto cq = std::make_unique<Cq>(device.datapath, cmd, eq);
   if (const Status st = cq->init(); st != TERN_ST_OK) return st;
   Cq* const made = cq.get();
   const std::uint32_t cqn = device.registry.cqs.insert(std::move(cq));
   made->set_number(cqn);
-  device.lane.uars.add(made->uar(), made->page_queue());
+  device.datapath.uars.add(made->uar(), made->page_queue());
   reply.set_id(cqn, made->generation());
   return TERN_ST_OK;
 }
@@ -102,7 +103,7 @@ Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (cq == nullptr) return TERN_ST_BAD_HANDLE;
   if (cq->used()) return TERN_ST_BUSY;
   device.registry.cqs.erase(id_of(cmd));
-  device.lane.async_events.forget(id_of(cmd), is_cq_event);
+  device.datapath.async_events.forget(id_of(cmd), is_cq_event);
   return TERN_ST_OK;
 }
 
@@ -199,7 +200,7 @@ Status map_dm_op(Admin& admin, Device& device, const tern_cmd_map_dm_op& cmd, Re
   DmOps& ops = device.registry.dm_ops;
   if (const Status st = ops.check(cmd, admin.page_shift()); st != TERN_ST_OK) return st;
   std::uint32_t uar;
-  const Status st = device.lane.uars.alloc(UarPages::Use::kDmOp, &uar);
+  const Status st = device.datapath.uars.alloc(UarPages::Use::kDmOp, &uar);
   if (st != TERN_ST_OK) return st;
   ops.map(cmd, uar);
   reply.set_id(uar);

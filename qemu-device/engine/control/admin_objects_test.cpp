@@ -92,7 +92,7 @@ TEST_F(AdminTest, EventQueues) {
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, async), TERN_ST_OK);
-  EXPECT_EQ(device.lane.async_events.eq, nullptr);
+  EXPECT_EQ(device.datapath.async_events.eq, nullptr);
   EXPECT_EQ(objects().eq, 0U);
 }
 
@@ -138,7 +138,7 @@ TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
   m.mtu = 0xffffffff;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
   EXPECT_EQ(events(), 1U);
-  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 0U);
   m.mtu = query().mtu - 1;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
   EXPECT_EQ(events(), 2U);
@@ -551,13 +551,13 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
 
 TEST_F(AdminQpTest, EventsOfADestroyedObjectAreDropped) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  device.lane.async_events.raise(TERN_EV_QP_FATAL, qpn);
-  device.lane.async_events.raise(TERN_EV_CQ_ERR, cqn);
-  device.lane.async_events.raise(TERN_EV_CQ_ERR, qpn);
+  device.datapath.async_events.raise(TERN_EV_QP_FATAL, qpn);
+  device.datapath.async_events.raise(TERN_EV_CQ_ERR, cqn);
+  device.datapath.async_events.raise(TERN_EV_CQ_ERR, qpn);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
-  EXPECT_EQ(device.lane.async_events.waiting(), 2U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
-  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 1U);
 }
 
 // An event of an object that is gone must not pass for one of its successor's.
@@ -607,7 +607,7 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
 
 TEST_F(AdminQpTest, DoorbellsNeedTheRightPage) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  const auto bad = [&] { return device.lane.counters.rdma[TERN_CNT_BAD_DOORBELL]; };
+  const auto bad = [&] { return device.datapath.counters.rdma[TERN_CNT_BAD_DOORBELL]; };
   const std::uint32_t kick = field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | qpn;
   device.doorbell(std::uint64_t{uar} << 12, kick);
   EXPECT_EQ(bad(), 0U);
@@ -662,10 +662,10 @@ TEST_F(AdminTest, PortAndGids) {
   EXPECT_EQ(out<tern_rsp_port>().link_up, 0U);
   tern_cmd_modify_port m{.mask = TERN_PORT_MTU, .mtu = 9001, .port = 1};
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 0U);
   m.mtu = 4200;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
-  EXPECT_EQ(device.lane.async_events.waiting(), 1U) << "the MTU changed";
+  EXPECT_EQ(device.datapath.async_events.waiting(), 1U) << "the MTU changed";
   EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().mtu, 4200U);
 
@@ -728,8 +728,8 @@ TEST_F(AdminTest, Capabilities) {
 
 TEST_F(AdminTest, CountersOfBothFunctions) {
   enable();
-  device.lane.counters.add(TERN_CNT_RX_MALFORMED, 5);
-  device.lane.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
+  device.datapath.counters.add(TERN_CNT_RX_MALFORMED, 5);
+  device.datapath.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
   ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}}, 1024),
             TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_CNT_RDMA_NUM>>()[TERN_CNT_RX_MALFORMED]), 5U);
@@ -768,13 +768,13 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     named.cqn = cqn;
     (void)make(TERN_CMD_CREATE_SRQ, named);
     (void)make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
-    device.lane.counters.add(TERN_CNT_RX_MALFORMED);
+    device.datapath.counters.add(TERN_CNT_RX_MALFORMED);
     submit(entry(TERN_CMD_NOP, 0, 0));
     set(TERN_REG_CTRL, TERN_CTRL_RESET);
     EXPECT_EQ(reg(TERN_REG_STATUS), kReady);
     EXPECT_EQ(reg(TERN_REG_AQ_LOG_SIZE), 0U);
     EXPECT_FALSE(device.run(1 << 20)) << "what was outstanding is never completed";
-    EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_RX_MALFORMED], 0U);
+    EXPECT_EQ(device.datapath.counters.rdma[TERN_CNT_RX_MALFORMED], 0U);
   }
 }
 

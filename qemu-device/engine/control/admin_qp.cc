@@ -116,7 +116,7 @@ Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents
   p.recv_cq = device.registry.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
   if (shares) p.srq = device.registry.srqs.find(le(std::uint32_t{cmd.srqn}));
   if (p.pd == nullptr || p.send_cq == nullptr || p.recv_cq == nullptr ||
-      (shares && p.srq == nullptr) || !device.lane.uars.live(le(std::uint32_t{cmd.uar}))) {
+      (shares && p.srq == nullptr) || !device.datapath.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   // An XRC SRQ receives only messages that refer to it.
@@ -141,7 +141,7 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
   if (gsi && !privileged) return TERN_ST_DENIED;
   if (gsi ? device.registry.qps.find(kGsiQpn) != nullptr : !device.registry.qp_number_left())
     return TERN_ST_NO_RESOURCE;
-  auto qp = std::make_unique<Qp>(device.lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
+  auto qp = std::make_unique<Qp>(device.datapath, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
   std::uint32_t qpn = kGsiQpn;
@@ -151,11 +151,11 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
-  if (device.lane.log != nullptr)
+  if (device.datapath.log != nullptr)
     made->log_state(TERN_LOG_NO_QP, TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
   // Another queue may have used the record before.
   made->store_status();
-  if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
+  if (!made->xrc_target()) device.datapath.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn, made->generation());
   return TERN_ST_OK;
@@ -171,11 +171,12 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   constexpr std::uint64_t kGroupWork = 64;  // to leave a group, in page list entries
   const std::uint32_t groups = device.port.multicast.forget(*qp);
-  device.lane.visits += groups;
+  device.datapath.visits += groups;
   device.registry.page_budget.work(groups * kGroupWork);
-  if (device.lane.log != nullptr) qp->log_state(qp->state(), TERN_LOG_NO_QP, TERN_LOG_BY_COMMAND);
+  if (device.datapath.log != nullptr)
+    qp->log_state(qp->state(), TERN_LOG_NO_QP, TERN_LOG_BY_COMMAND);
   device.registry.remove_qp(id_of(cmd));
-  device.lane.async_events.forget(id_of(cmd), is_qp_event);
+  device.datapath.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;
 }
 

@@ -53,13 +53,13 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
       xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
   Cq* const cq = has_cq ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
   if (pd == nullptr || (xrc && xrcd == nullptr) || (has_cq && cq == nullptr) ||
-      (cmd.flags == TERN_SRQ_F_TM && !device.lane.uars.live(le(std::uint32_t{cmd.uar})))) {
+      (cmd.flags == TERN_SRQ_F_TM && !device.datapath.uars.live(le(std::uint32_t{cmd.uar})))) {
     return TERN_ST_BAD_HANDLE;
   }
   // A dead CQ reported its failure to the SRQs it had; a new one would never learn of it.
   if (has_cq && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
-  auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq);
+  auto srq = std::make_unique<Srq>(device.datapath, cmd, pd->privileged, cq);
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
@@ -69,7 +69,7 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   (void)made->store_ci();
   if (TagList* const tags = made->tags(); tags != nullptr) {
     (void)tags->store_indices();
-    device.lane.uars.add(tags->uar(), tags->page_queue());
+    device.datapath.uars.add(tags->uar(), tags->page_queue());
   }
   ++pd->users;
   if (xrc) ++xrcd->users;
@@ -85,7 +85,7 @@ Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(srq->xrcd()); xrcd != nullptr)
     --xrcd->users;
   device.registry.srqs.erase(id_of(cmd));
-  device.lane.async_events.forget(id_of(cmd), is_srq_event);
+  device.datapath.async_events.forget(id_of(cmd), is_srq_event);
   return TERN_ST_OK;
 }
 

@@ -232,9 +232,9 @@ TEST_F(AdminSrqTest, EventsOfADestroyedQueueAreDropped) {
   EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_OK);
   host.put(good.record, 33U);
   EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_BAD_STATE);
-  EXPECT_EQ(device.lane.async_events.waiting(), 2U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
-  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 0U);
 }
 
 // ---- XRC ----

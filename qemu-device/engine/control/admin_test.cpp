@@ -90,7 +90,7 @@ TEST_F(AdminTest, EnableChecksTheConfiguration) {
     set(TERN_REG_CTRL, TERN_CTRL_RESET);
     configure();
     set(r.offset, r.value);
-    device.lane.effects->clear();
+    device.datapath.effects->clear();
     set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
     if (r.good) {
       EXPECT_EQ(reg(TERN_REG_STATUS), kEnabled) << r.offset << ' ' << r.value;
@@ -110,7 +110,7 @@ TEST_F(AdminTest, OnlyResetLeavesFatal) {
   EXPECT_EQ(reg(TERN_REG_AQ_LOG_SIZE), 0U) << "takes no configuration";
   set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
   EXPECT_TRUE(reg(TERN_REG_STATUS) & TERN_STATUS_FATAL);
-  device.lane.fatal(TERN_FATAL_INTERNAL);
+  device.datapath.fatal(TERN_FATAL_INTERNAL);
   EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_CONFIG + 0U) << "the first one stays";
   set(TERN_REG_CTRL, TERN_CTRL_RESET | TERN_CTRL_ENABLE | 0x80);
   EXPECT_EQ(reg(TERN_REG_STATUS), kReady);
@@ -429,7 +429,7 @@ TEST_F(AdminTest, RepliesAreCut) {
 TEST_F(AdminTest, NothingRunsInFatal) {
   enable();
   submit(entry(TERN_CMD_NOP, 0, 0));
-  device.lane.fatal(TERN_FATAL_INTERNAL);
+  device.datapath.fatal(TERN_FATAL_INTERNAL);
   EXPECT_TRUE(raised(0));
   EXPECT_FALSE(device.run(1 << 20));
   EXPECT_EQ(host.get<tern_acq_entry>(acq).phase, 0U);

@@ -237,15 +237,15 @@ TEST_F(BudgetTest, AFailedQueueVisitsItsUsers) {
   }
   Cq* const cq_of_last = hostile.registry.cqs.find(qp.send_cqn);
   ASSERT_NE(cq_of_last, nullptr);
-  const std::uint64_t before = hostile.lane.visits;
+  const std::uint64_t before = hostile.datapath.visits;
   host.punch(cq.pages.addr, 4096);
   tern_cqe cqe{};
   EXPECT_FALSE(cq_of_last->push(cqe));
-  EXPECT_EQ(hostile.lane.visits - before, 0U) << "later";
+  EXPECT_EQ(hostile.datapath.visits - before, 0U) << "later";
   while (hostile.run(1 << 20)) {
   }
   // The QP as sender and as receiver. No walk over all QPs: no XRC SRQ is among the users.
-  EXPECT_EQ(hostile.lane.visits - before, 2U);
+  EXPECT_EQ(hostile.datapath.visits - before, 2U);
 }
 
 // As many as the tables allow may use one CQ.
@@ -271,14 +271,14 @@ TEST_F(BudgetTest, AFailedQueueNotifiesItsUsersInSlices) {
   for (std::uint32_t i = 0; i < kQps; ++i) ASSERT_EQ(order(TERN_CMD_CREATE_QP, qp), TERN_ST_OK);
   host.punch(cq.pages.addr, 4096);
   tern_cqe cqe{};
-  const std::uint64_t before = hostile.lane.visits;
+  const std::uint64_t before = hostile.datapath.visits;
   EXPECT_FALSE(hostile.registry.cqs.find(qp.send_cqn)->push(cqe));
   std::uint64_t seen = before;
   bool more = true;
   while (more) {
     more = hostile.run(kBudget);
-    EXPECT_LE(hostile.lane.visits - seen, kBudget / 2 / 256);
-    seen = hostile.lane.visits;
+    EXPECT_LE(hostile.datapath.visits - seen, kBudget / 2 / 256);
+    seen = hostile.datapath.visits;
   }
   EXPECT_EQ(seen - before, 2U * kQps);
 }

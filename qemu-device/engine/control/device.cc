@@ -10,8 +10,8 @@ namespace tern {
 Device::Device(Host& host_, const Config& config)
     : host(host_),
       registry(host, config),
-      lane(host, registry, registry.memory, registry.qps, registry.srqs, port),
-      port(lane, registry.qps),
+      datapath(host, registry, registry.memory, registry.qps, registry.srqs, port),
+      port(datapath, registry.qps),
       admin_(std::make_unique<Admin>(*this)),
       uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
 
@@ -20,7 +20,7 @@ Device::~Device() { reset(); }
 std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(offset); }
 
 void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
-  lane.time_passes();
+  datapath.time_passes();
   admin_->reg_write(offset, value);
 }
 
@@ -39,19 +39,19 @@ std::uint32_t Device::uar_read(std::uint64_t offset) {
 }
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
-  lane.time_passes();
+  datapath.time_passes();
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
   if (!registry.status.enabled()) return;
   const std::uint32_t uar = admin_->uar_of(offset);
   if (const DmOps::Page* const page = registry.dm_ops.find(uar))
     return registry.dm_ops.store(*page, in_page, value);
   if (in_page != TERN_UAR_DB) return;
-  if (lane.log != nullptr) [[unlikely]]
+  if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, 0);
   if (ring(uar, value)) [[likely]]
     return;
-  lane.counters.add(TERN_CNT_BAD_DOORBELL);
-  if (lane.log != nullptr) [[unlikely]]
+  datapath.counters.add(TERN_CNT_BAD_DOORBELL);
+  if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, TERN_LOG_F_REFUSED);
 }
 
@@ -60,10 +60,10 @@ bool Device::ring(std::uint32_t uar, std::uint32_t value) {
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
     case TERN_DB_CMD_PAGE:
-      return lane.uars.ring(uar);
+      return datapath.uars.ring(uar);
     case TERN_DB_CMD_SQ:
       if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) {
-        lane.sq_poller.rung(*qp);
+        datapath.sq_poller.rung(*qp);
         qp->kick_sq();
         return true;
       }
@@ -82,7 +82,7 @@ bool Device::ring(std::uint32_t uar, std::uint32_t value) {
       return false;
     case TERN_DB_CMD_EQ_CI:
       if (uar != TERN_UAR_KERNEL) return false;
-      lane.flush_events();
+      datapath.flush_events();
       return true;
     case TERN_DB_CMD_ETH_TX:
       return port.ethernet.kick(number, uar);
@@ -103,18 +103,18 @@ void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t 
   const std::uint32_t command = field_get(TERN_DB_CMD_MASK, value);
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   const bool of_qp = command == TERN_DB_CMD_SQ || command == TERN_DB_CMD_RQ;
-  lane.log->add({.type = TERN_LOG_DOORBELL,
-                 .code = static_cast<std::uint8_t>(command),
-                 .flags = flags,
-                 .qpn = of_qp ? number : 0,
-                 .key = uar,
-                 .index = number});
+  datapath.log->add({.type = TERN_LOG_DOORBELL,
+                     .code = static_cast<std::uint8_t>(command),
+                     .flags = flags,
+                     .qpn = of_qp ? number : 0,
+                     .key = uar,
+                     .index = number});
 }
 
 void Device::log_events(std::size_t records) {
   std::unique_ptr<EventLog> log =
       records == 0 ? nullptr : std::make_unique<EventLog>(host, records);
-  lane.log = registry.memory.log = registry.dm.log = log.get();
+  datapath.log = registry.memory.log = registry.dm.log = log.get();
   port.set_log(log.get());
   log_ = std::move(log);
 }
@@ -128,14 +128,14 @@ bool Device::run(std::uint32_t budget) {
   const std::uint32_t most = budget - budget / 2;
   std::uint32_t left = most;
   const bool waiting = admin_->run(left);
-  const bool more = lane.run(budget - (most - left), waiting);
+  const bool more = datapath.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
   // The last step may have found that a CQ has failed. A device that stopped notifies nobody.
-  return more || (registry.status.enabled() && !lane.failed_cqs.empty());
+  return more || (registry.status.enabled() && !datapath.failed_cqs.empty());
 }
 
 Device::Info Device::info() const {
-  const Counters& counters = lane.counters;
+  const Counters& counters = datapath.counters;
   const auto keys = registry.memory.counts();
   return {
       .live_qps = registry.qps.count(),
@@ -152,13 +152,13 @@ void Device::reset() {
   registry.reset_qps();
   port.reset();
   registry.reset();
-  lane.async_events.eq = lane.page_faults.eq = nullptr;
-  lane.reset();
+  datapath.async_events.eq = datapath.page_faults.eq = nullptr;
+  datapath.reset();
   admin_->reset();
   // Drop frames and interrupts of the objects that were destroyed.
-  lane.effects->clear();
-  if (lane.log != nullptr) [[unlikely]]
-    lane.log->add({.type = TERN_LOG_RESET});
+  datapath.effects->clear();
+  if (datapath.log != nullptr) [[unlikely]]
+    datapath.log->add({.type = TERN_LOG_RESET});
 }
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The device: a registry, a lane and a port, and the entry points for its host (a runner, the C
-// surface, a test). A received frame is delivered to its QP or queue at once; other work that
+// The device: a registry, a data path and a port, and the entry points for its host (a runner, the
+// C surface, a test). A received frame is delivered to its QP or queue at once; other work that
 // inputs cause waits for run(). The device collects effects (frames, interrupts), and
 // take_effects() hands them over, so that the host can act on them without its lock.
 #pragma once
@@ -19,8 +19,8 @@
 #include "core/effects_batch.h"
 #include "core/event_log.h"
 #include "core/host.h"
-#include "lane/lane.h"
-#include "lane/port.h"
+#include "datapath/datapath.h"
+#include "datapath/port.h"
 
 namespace tern {
 
@@ -45,31 +45,31 @@ class Device {
   // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
   // is larger.
   std::uint64_t receive_more(std::span<const std::byte> frame) {
-    const std::uint64_t before = lane.received;
-    lane.time_passes();
+    const std::uint64_t before = datapath.received;
+    datapath.time_passes();
     port.receive(frame);
-    return std::max<std::uint64_t>(frame.size(), lane.received - before);
+    return std::max<std::uint64_t>(frame.size(), datapath.received - before);
   }
   void end_burst() {
     port.ethernet.end_burst();
-    lane.read_arms();
+    datapath.read_arms();
   }
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
-  bool look() { return lane.look(); }
+  bool poll() { return datapath.poll(); }
   // Returns the effects collected so far, or null if there are none. The caller owns them until
   // free_effects(), which recycles their memory.
   [[nodiscard]] EffectsBatch* take_effects() {
-    return lane.effects->empty() ? nullptr : batches_.take(lane.effects);
+    return datapath.effects->empty() ? nullptr : batches_.take(datapath.effects);
   }
   void free_effects(EffectsBatch* batch) { batches_.free(batch); }
   // Switches off a rule of core/rules.h.
   bool set_mutation(std::string_view rule) { return registry.memory.rules.mutations.set(rule); }
   // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
   // runs then.
-  [[nodiscard]] Nanos next_deadline() const { return lane.next_deadline(); }
+  [[nodiscard]] Nanos next_deadline() const { return datapath.next_deadline(); }
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error) {
     return port.set_faults(text, error);
   }
@@ -88,7 +88,7 @@ class Device {
 
   Host& host;
   Registry registry;
-  Lane lane;
+  DataPath datapath;
   Port port;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the objects and data paths of a device share: its properties, life cycle, limits and serials.
+// What the objects and data paths of a device share: its properties, life cycle, limits and
+// serials.
 #pragma once
 
 #include <cstdint>

@@ -238,7 +238,7 @@ TEST_F(EthernetTest, LongQueueTakesSeveralTurns) {
   tx.publish();
   tx.kick();
   EXPECT_TRUE(a.device.run(3000));
-  EXPECT_EQ(a.device.lane.effects->frames().size(), 3U);
+  EXPECT_EQ(a.device.datapath.effects->frames().size(), 3U);
   sim.run_until_idle();
   EXPECT_EQ(tx.cq().poll_all().size(), 16U);
 }

@@ -39,8 +39,8 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
   return true;
 }
 
-// Round robin by bytes, like Lane::run_qps(): a turn that the budget cuts short continues in the
-// next run.
+// Round robin by bytes, like DataPath::run_qps(): a turn that the budget cuts short continues in
+// the next run.
 bool Ethernet::run(std::uint32_t budget) {
   while (budget > 0 && context_.device.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();

@@ -24,7 +24,7 @@ class TxPolling : public ::testing::Test {
   TestEthQueue tx{node, TERN_ETH_QUEUE_TX, node.create_cq(10), 8};
   const std::vector<std::byte> frame = eth_frame(node.mac(), node.mac(), 100);
 
-  void SetUp() override { node.device.lane.allow_polling(0); }
+  void SetUp() override { node.device.datapath.allow_polling(0); }
 
   void run() { (void)node.device.run(1 << 16); }
   // Runs the device once; it would be busy while it polls a queue.
@@ -45,7 +45,7 @@ class TxPolling : public ::testing::Test {
   }
   // Like the host's worker: looks for work, and runs the device if there is any.
   void idle() {
-    for (int i = 0; i < kForgotten && !(node.device.look() && !node.device.run(1 << 16)); ++i) {
+    for (int i = 0; i < kForgotten && !(node.device.poll() && !node.device.run(1 << 16)); ++i) {
     }
   }
 };
@@ -64,13 +64,13 @@ TEST_F(TxPolling, BusyQueueNeedsNoDoorbell) {
 
 TEST_F(TxPolling, LookFindsWhatWasPosted) {
   poll_it();
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
   tx.post(frame);
-  EXPECT_TRUE(node.device.look());
-  EXPECT_TRUE(node.device.look()) << "still not run";
+  EXPECT_TRUE(node.device.poll());
+  EXPECT_TRUE(node.device.poll()) << "still not run";
   run();
   EXPECT_EQ(tx.cq().poll_all().size(), 1U);
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
 }
 
 // The last descriptor of a frame may be posted later.
@@ -79,18 +79,18 @@ TEST_F(TxPolling, AFrameWithoutItsEndIsNoWorkUntilItComes) {
   const std::uint64_t bytes = node.host.alloc(frame.size());
   tx.put(bytes, 60, 0);
   tx.publish();
-  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.poll());
   run();
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
   tx.put(bytes + 60, 40, TERN_ETH_F_EOP);
   tx.publish();
-  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.poll());
   run();
   EXPECT_EQ(tx.cq().poll_all().size(), 1U);
 }
 
 TEST_F(TxPolling, NobodyUnlessTheHostAllows) {
-  node.device.lane.allow_polling(kNever);
+  node.device.datapath.allow_polling(kNever);
   send_often(tx);
   EXPECT_FALSE(tx.polled());
   EXPECT_FALSE(node.device.run(1 << 16));
@@ -143,7 +143,7 @@ TEST_F(TxPolling, WhatIsPostedMeanwhileIsFound) {
 TEST_F(TxPolling, WhatIsPostedWhenTheHostForbidsIsFound) {
   poll_it();
   tx.post(frame);
-  node.device.lane.allow_polling(kNever);
+  node.device.datapath.allow_polling(kNever);
   EXPECT_FALSE(tx.polled());
   node.pump();
   EXPECT_EQ(tx.cq().poll_all().size(), 1U);
@@ -164,7 +164,7 @@ TEST_F(TxPolling, SendQueuesBesides) {
   EXPECT_TRUE(tx.polled());
   qp.post(write({mr.sge(0, 8)}, mr, 8), false);
   tx.post(frame);
-  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.poll());
   run();
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
   EXPECT_EQ(tx.cq().poll_all().size(), 1U);
@@ -176,7 +176,7 @@ TEST_F(TxPolling, ANewQueueIsNotPolled) {
   ASSERT_EQ(node.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(tx.number()), 0}),
             TERN_ST_OK);
   EXPECT_FALSE(node.device.run(1 << 16));
-  EXPECT_TRUE(node.device.look()) << "there is nothing to look at";
+  EXPECT_TRUE(node.device.poll()) << "there is nothing to look at";
   EXPECT_TRUE(tx.polled()) << "a destroyed queue's record is software's";
   ASSERT_EQ(tx.create_again(), TERN_ST_OK);
   EXPECT_FALSE(tx.polled());
@@ -186,7 +186,7 @@ TEST_F(TxPolling, ResetEndsIt) {
   poll_it();
   node.device.reset();
   EXPECT_FALSE(node.device.run(1 << 16));
-  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.poll());
 }
 
 TEST_F(TxPolling, AnIndexThatJumpsIsAnErrorOnce) {

@@ -153,11 +153,11 @@ void Play::faults() {
 // ---- steps ----
 
 void Play::run(unsigned bits) {
-  (void)w_.device->look();
+  (void)w_.device->poll();
   (void)w_.device->run(1U << bits);
   if (bits >= w_.qps.size()) return;
   if (Qp* const qp = w_.device->registry.qps.find(w_.qps[bits].number))
-    w_.device->lane.sq_poller.begin(*qp);
+    w_.device->datapath.sq_poller.begin(*qp);
 }
 
 void Play::step(Step what) {

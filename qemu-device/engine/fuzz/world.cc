@@ -42,7 +42,7 @@ void World::plug(bool capture) {
                 .capture = capture};
   host.restart();
   device = std::make_unique<Device>(host, config);
-  device->lane.allow_polling(0);
+  device->datapath.allow_polling(0);
   using H = FuzzHost;
   host.grant(H::page(page::kAdmin), H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kArgs), H::kPage, H::kRead | H::kWrite);
@@ -457,7 +457,7 @@ bool World::next_timer() {
 }
 
 void World::collect() {
-  Effects& fx = *device->lane.effects;
+  Effects& fx = *device->datapath.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) look_at(f);
   fx.clear();
@@ -466,7 +466,7 @@ void World::collect() {
 // A transmitted frame must have a size that the wire accepts, and a peer must be able to parse it.
 void World::look_at(const Effects::Frame& f) {
   if (f.received) return;
-  const auto bytes = device->lane.effects->bytes(f);
+  const auto bytes = device->datapath.effects->bytes(f);
   if (bytes.size() < 60 || bytes.size() > device->port.addresses.max_mtu() + 18) {
     violation("a frame of a size the wire does not take", bytes.size());
   }
@@ -539,7 +539,7 @@ void World::tear_down(bool reset) {
     violation("objects left behind by a reset");
   }
   if (device->next_deadline() != kNever) violation("a timer left behind by a reset");
-  device->lane.effects->clear();
+  device->datapath.effects->clear();
   device.reset();
 }
 

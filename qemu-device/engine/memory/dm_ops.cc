@@ -44,7 +44,7 @@ void DmOps::store(const Page& page, std::uint64_t at, std::uint32_t value) {
   if (at % sizeof(std::uint32_t) == 0) execute(page, at, value);
 }
 
-// CPUs and other lanes may access the word at the same time.
+// CPUs and other data paths may access the word at the same time.
 std::uint32_t DmOps::execute(const Page& page, std::uint64_t at, std::uint32_t operand) {
   const std::span<std::byte> bytes = dm_.bytes(page.offset + at, sizeof(std::uint32_t));
   auto* const word = reinterpret_cast<std::uint32_t*>(bytes.data());

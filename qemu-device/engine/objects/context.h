@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The view of the device for objects, transports and the Ethernet function. Lane is the only
+// The view of the device for objects, transports and the Ethernet function. DataPath is the only
 // Context, so nothing is virtual: functions that need higher layers are declared here and defined
-// in lane/lane.cc.
+// in datapath/datapath.cc.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class Context {
     return now_;
   }
   // A step ends: the next now() reads the clock.
-  void time_passes() { time_known_ = false; }
+  void time_passes() const { time_known_ = false; }
   // Reads the index of `record` up to which software has posted WQEs. That may be as late as now.
   [[nodiscard]] std::optional<std::uint32_t> producer_index(const Record& record,
                                                             std::size_t offset) {
@@ -110,8 +110,8 @@ class Context {
   // Both return null if there is no such SRQ; with an SrqRef also if the number has been reused.
   [[nodiscard]] Srq* find_srq(std::uint32_t number) const;
   [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
-  // The CQ of an XRC SRQ has failed. The lane walks all QPs in slices to find the XRC targets that
-  // hold a WQE of that SRQ.
+  // The CQ of an XRC SRQ has failed. The data path walks all QPs in slices to find the XRC targets
+  // that hold a WQE of that SRQ.
   void xrc_cq_failed();
   // Stops the device with TERN_FATAL_* `code`; only the first code is kept.
   void fatal(std::uint32_t code) {
@@ -145,8 +145,8 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
   PageFaults page_faults;
-  List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; Lane::read_arms()
-  List<Cq> failed_cqs;         // some of their users are not notified; Lane::notify_cq_users()
+  List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
+  List<Cq> failed_cqs;         // some of their users are not notified; DataPath::notify_cq_users()
   List<TagList> tag_lists;     // with operations to execute
   std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
   std::uint64_t received = 0;  // sum of charge_sender()
@@ -169,7 +169,7 @@ class Context {
   Nanos now_ = 0;  // when the clock was read last
 
  private:
-  bool time_known_ = false;
+  mutable bool time_known_ = false;  // whether now_ is valid
   std::uint32_t step_ = 0;  // cost of the work since the clock was read
 };
 

@@ -259,7 +259,7 @@ class ModerationTest : public CqTest {
   // Advances time and runs the timers, as the device does.
   void wait(Nanos ns) {
     host.advance(ns);
-    (void)device.lane.timers.run(host.now(), 64);
+    (void)device.datapath.timers.run(host.now(), 64);
   }
 };
 
@@ -409,14 +409,14 @@ TEST_F(ModerationTest, ADeadOrDestroyedQueueTellsNothing) {
   ASSERT_TRUE(cq->broken());
   wait(100'000);
   EXPECT_EQ(events(), 0U);
-  EXPECT_EQ(device.lane.timers.next(), kNever);
+  EXPECT_EQ(device.datapath.timers.next(), kNever);
 
-  cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
+  cq = std::make_unique<Cq>(device.datapath, cmd, eq.get());
   ASSERT_EQ(cq->init(), TERN_ST_OK);
   ASSERT_EQ(moderate(100, 10), TERN_ST_OK);
   arm(0, 0);
   ASSERT_TRUE(push());
-  EXPECT_NE(device.lane.timers.next(), kNever);
+  EXPECT_NE(device.datapath.timers.next(), kNever);
   cq.reset();
   wait(100'000);
   EXPECT_EQ(events(), 0U);
@@ -445,7 +445,7 @@ class OverrunTest : public CqTest {
  protected:
   OverrunTest() {
     cmd.flags = TERN_CQ_F_IGNORE_OVERRUN;
-    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.datapath, cmd, eq.get());
     EXPECT_EQ(cq->init(), TERN_ST_OK);
   }
 };
@@ -460,7 +460,7 @@ TEST_F(OverrunTest, OldEntriesAreOverwritten) {
   }
   EXPECT_FALSE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 0U);
-  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 0U);
 }
 
 TEST_F(OverrunTest, EventsGoOn) {

@@ -13,7 +13,7 @@ namespace {
 
 class PageFaultsTest : public EqTest {
  protected:
-  PageFaults& faults = device.lane.page_faults;
+  PageFaults& faults = device.datapath.page_faults;
   tern_cmd_create_eq cmd = command();
   std::unique_ptr<Eq> eq;
   std::array<Fault, 40> fault;
@@ -24,12 +24,12 @@ class PageFaultsTest : public EqTest {
   }
   ~PageFaultsTest() override {
     for (Fault& f : fault) faults.cancel(f);
-    device.lane.page_faults.eq = nullptr;
+    device.datapath.page_faults.eq = nullptr;
   }
   void connect() {
-    eq = std::make_unique<Eq>(device.lane, cmd);
+    eq = std::make_unique<Eq>(device.datapath, cmd);
     ASSERT_EQ(eq->init(), TERN_ST_OK);
-    device.lane.page_faults.eq = eq.get();
+    device.datapath.page_faults.eq = eq.get();
     faults.flush();
   }
   void raise(std::size_t i) {
@@ -62,7 +62,7 @@ TEST_F(PageFaultsTest, TheEntrySaysWhatHappened) {
   EXPECT_EQ(e.phase, 1U);
   EXPECT_TRUE(raised(3));
   EXPECT_EQ(faults.parked(), 1U);
-  EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_PAGE_FAULTS], 1U);
+  EXPECT_EQ(device.datapath.counters.rdma[TERN_CNT_PAGE_FAULTS], 1U);
 }
 
 // Faults raised without a queue and with a full queue are all reported once and in order.

@@ -42,8 +42,8 @@ class QueueTest : public testing::Test {
     return p;
   }
   bool raised(unsigned vector) {
-    const bool was = (device.lane.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
-    device.lane.effects->clear();
+    const bool was = (device.datapath.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.datapath.effects->clear();
     return was;
   }
   void enable() {
@@ -77,20 +77,20 @@ class CqTest : public EqTest {
 
   CqTest() {
     eq_cmd = command();
-    eq = std::make_unique<Eq>(device.lane, eq_cmd);
+    eq = std::make_unique<Eq>(device.datapath, eq_cmd);
     EXPECT_EQ(eq->init(), TERN_ST_OK);
     cmd.pages = direct(kCqes * sizeof(tern_cqe));
     cmd.record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record));
     cmd.uar = 5;
     cmd.log_size = 3;
-    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.datapath, cmd, eq.get());
     EXPECT_EQ(cq->init(), TERN_ST_OK);
     cq->set_number(77);
   }
   ~CqTest() override { cq.reset(); }
 
   bool push(std::uint8_t flags = 0, std::uint8_t st = TERN_CQE_SUCCESS) {
-    device.lane.time_passes();
+    device.datapath.time_passes();
     tern_cqe cqe{.wr_id = ++wr_id, .status = st, .flags = flags};
     return cq->push(cqe);
   }
@@ -101,7 +101,7 @@ class CqTest : public EqTest {
   void consume(std::uint32_t ci) { host.put(cmd.record, ci); }
   void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
     store_arm(ci, seq, only_solicited, valid);
-    device.lane.time_passes();
+    device.datapath.time_passes();
     cq->arm();
   }
   // Arms without a doorbell.
@@ -120,7 +120,7 @@ class CqTest : public EqTest {
     set_ci(eq_cmd, static_cast<std::uint32_t>(taken));
     return n;
   }
-  std::uint64_t count(unsigned index) { return device.lane.counters.rdma[index]; }
+  std::uint64_t count(unsigned index) { return device.datapath.counters.rdma[index]; }
 
   tern_cmd_create_eq eq_cmd;
   std::unique_ptr<Eq> eq;

@@ -36,7 +36,7 @@ class QueuePoller {
             std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
-  // to call look(), again and again from then on while any() holds. Releases all queues polled so
+  // to call poll(), again and again from then on while any() holds. Releases all queues polled so
   // far.
   void allow(Nanos from) {
     from_ = from;
@@ -81,7 +81,7 @@ class QueuePoller {
   }
   // Polls: kicks each queue whose producer index has moved, and releases each queue that was idle
   // too often or too long.
-  void look() {
+  void poll() {
     if (++polls_ % kClockPolls == 0) read_clock();
     for (std::size_t i = count_; i-- > 0;) {
       Queue& queue = *queues_[i];

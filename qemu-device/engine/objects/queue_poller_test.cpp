@@ -30,7 +30,7 @@ struct FakeAccess {
 
 class QueuePollerTest : public QueueTest {
  protected:
-  QueuePoller<FakeQueue, FakeAccess> poller{device.lane, 1000};
+  QueuePoller<FakeQueue, FakeAccess> poller{device.datapath, 1000};
   std::deque<FakeQueue> queues;
 
   FakeQueue& begin(std::uint32_t uar) {
@@ -70,14 +70,15 @@ TEST_F(QueuePollerTest, ProcessesSharePlaces) {
 // Where a poll takes long, rare posts do not keep a queue polled. A pause of the host does not end
 // it.
 TEST_F(QueuePollerTest, AQueueWithRarePostsIsReleased) {
-  QueuePoller<FakeQueue, FakeAccess> slow{device.lane, 100'000};  // ternd: a doorbell is a message
+  QueuePoller<FakeQueue, FakeAccess> slow{device.datapath,
+                                          100'000};  // ternd: a doorbell is a message
   const auto posts = [&](Nanos spacing, Nanos poll, Nanos pause) {
     FakeQueue& queue = queues.emplace_back(1);
     slow.begin(queue);
     for (int post = 0; post < 100 && queue.polled.on; ++post) {
       for (Nanos t = 0; t < spacing; t += poll) {
         host.advance(poll);
-        slow.look();
+        slow.poll();
       }
       host.advance(pause);
       queue.posted = true;

@@ -169,14 +169,14 @@ TEST_F(EqTest, CreationChecksEveryField) {
   for (const auto& [st, spoil] : rows) {
     tern_cmd_create_eq cmd = good;
     spoil(cmd);
-    EXPECT_EQ(Eq(device.lane, cmd).init(), st) << "row " << row;
+    EXPECT_EQ(Eq(device.datapath, cmd).init(), st) << "row " << row;
     ++row;
   }
 }
 
 TEST_F(EqTest, EntriesPhasesAndVector) {
   const auto cmd = command();
-  Eq eq(device.lane, cmd);
+  Eq eq(device.datapath, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   for (std::uint32_t i = 0; i < 5 * kSize; ++i) {
     ASSERT_EQ(eq.pi(), i);
@@ -193,7 +193,7 @@ TEST_F(EqTest, EntriesPhasesAndVector) {
 
 TEST_F(EqTest, FullAndConsumed) {
   const auto cmd = command();
-  Eq eq(device.lane, cmd);
+  Eq eq(device.datapath, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, i));
   (void)raised(3);
@@ -218,7 +218,7 @@ TEST_F(EqTest, FullAndConsumed) {
 
 TEST_F(EqTest, UnreachableMemoryIsFatal) {
   const auto cmd = command();
-  Eq eq(device.lane, cmd);
+  Eq eq(device.datapath, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   host.punch(cmd.pages.addr, 16);
   EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 1));
@@ -243,14 +243,14 @@ class AsyncTest : public EqTest {
     cmd.kind = TERN_EQ_ASYNC;
   }
   void connect() {
-    eq = std::make_unique<Eq>(device.lane, cmd);
+    eq = std::make_unique<Eq>(device.datapath, cmd);
     ASSERT_EQ(eq->init(), TERN_ST_OK);
-    device.lane.async_events.eq = eq.get();
+    device.datapath.async_events.eq = eq.get();
   }
-  ~AsyncTest() override { device.lane.async_events.eq = nullptr; }
+  ~AsyncTest() override { device.datapath.async_events.eq = nullptr; }
   tern_cmd_create_eq cmd;
   std::unique_ptr<Eq> eq;
-  AsyncEvents& events = device.lane.async_events;
+  AsyncEvents& events = device.datapath.async_events;
 };
 
 TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
@@ -259,7 +259,7 @@ TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
   events.raise(TERN_EV_PORT_CHANGE, 0);
   events.raise(TERN_EV_CQ_ERR, 8);
   EXPECT_EQ(events.waiting(), 3U);
-  EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
+  EXPECT_EQ(device.datapath.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
   connect();
   events.flush();
   EXPECT_EQ(events.waiting(), 0U);
@@ -392,7 +392,7 @@ TEST_F(CqTest, AChainOfFailuresDoesNotNest) {
   std::deque<Cq> cqs;
   std::deque<ChainUser> users;
   for (std::size_t i = 0; i < kLength; ++i) {
-    Cq& made = cqs.emplace_back(device.lane, cmd, nullptr);
+    Cq& made = cqs.emplace_back(device.datapath, cmd, nullptr);
     ASSERT_EQ(made.init(), TERN_ST_OK);
     for (std::uint32_t n = 0; n < kCqes; ++n) {
       tern_cqe cqe{};
@@ -409,9 +409,9 @@ TEST_F(CqTest, AChainOfFailuresDoesNotNest) {
   EXPECT_FALSE(users.front().notified) << "later";
   bool more = true;
   while (more) {
-    const std::uint64_t before = device.lane.visits;
+    const std::uint64_t before = device.datapath.visits;
     more = device.run(65536);
-    EXPECT_LE(device.lane.visits - before, 256U);
+    EXPECT_LE(device.datapath.visits - before, 256U);
   }
   EXPECT_TRUE(users.back().notified);
   EXPECT_EQ(deepest, 1U);
@@ -425,7 +425,7 @@ TEST_F(CqTest, AStoppedDeviceNotifiesNobody) {
   enable();
   for (std::uint32_t n = 0; n < kCqes; ++n) ASSERT_TRUE(push());
   EXPECT_FALSE(push());
-  device.lane.fatal(TERN_FATAL_AQ_DMA);
+  device.datapath.fatal(TERN_FATAL_AQ_DMA);
   EXPECT_FALSE(device.run(65536));
 }
 
@@ -465,7 +465,7 @@ TEST_F(CqTest, CreationChecksEveryField) {
   for (const auto& [st, spoil] : rows) {
     tern_cmd_create_cq bad = cmd;
     spoil(bad);
-    EXPECT_EQ(Cq(device.lane, bad, eq.get()).init(), st) << "row " << row;
+    EXPECT_EQ(Cq(device.datapath, bad, eq.get()).init(), st) << "row " << row;
     ++row;
   }
   EXPECT_EQ(eq->users(), 1U) << "the one of the fixture";
@@ -500,18 +500,18 @@ TEST_F(CqTest, OverflowKillsTheQueue) {
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(cqe(0).wr_id, 1U) << "nothing was overwritten";
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
-  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 1U);
   consume(kCqes);
   EXPECT_FALSE(push()) << "for ever";
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
-  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 1U);
   arm(0, 0);
   EXPECT_EQ(events(), 0U);
 }
 
 TEST_F(CqTest, ImpossibleConsumerIndexIsAnOverflow) {
   for (const std::uint32_t ci : {kCqes + 1, 0xffffffffU, 0x80000000U}) {
-    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.datapath, cmd, eq.get());
     ASSERT_EQ(cq->init(), TERN_ST_OK);
     consume(ci);
     for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
@@ -527,7 +527,7 @@ TEST_F(CqTest, UnreachableMemoryKillsTheQueue) {
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 0U);
-  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
+  EXPECT_EQ(device.datapath.async_events.waiting(), 1U);
   EXPECT_FALSE(status() & TERN_STATUS_FATAL) << "the user's memory, not the device's";
 }
 
@@ -537,7 +537,7 @@ TEST_F(CqTest, UnreachableRecordKillsTheQueue) {
   EXPECT_FALSE(push());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
 
-  cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
+  cq = std::make_unique<Cq>(device.datapath, cmd, eq.get());
   ASSERT_EQ(cq->init(), TERN_ST_OK);
   cq->arm();
   EXPECT_TRUE(cq->broken());
@@ -578,21 +578,21 @@ TEST_F(CqTest, ArmNeedsNoDoorbellBeforeTheEntry) {
   store_arm(0, 0);
   ASSERT_TRUE(push());
   EXPECT_EQ(events(), 0U);
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 1U);
-  device.lane.read_arms();
+  device.datapath.read_arms();
   ASSERT_TRUE(push());
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 0U) << "that sequence number has fired";
   EXPECT_EQ(reported(), 1U) << "software that arms now must kick";
 
   store_arm(2, 1);
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 0U) << "no entry was written";
   ASSERT_TRUE(push());
   ASSERT_TRUE(push());
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 4U);
 }
@@ -600,11 +600,11 @@ TEST_F(CqTest, ArmNeedsNoDoorbellBeforeTheEntry) {
 TEST_F(CqTest, SolicitedArmIsWidenedWithoutADoorbell) {
   arm(0, 0, true);
   ASSERT_TRUE(push());
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 0U);
   store_arm(1, 0);
   ASSERT_TRUE(push());
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 2U);
 }
@@ -616,14 +616,14 @@ TEST_F(CqTest, UnreachableReportedIndexKillsTheQueue) {
   EXPECT_EQ(events(), 1U);
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
-  device.lane.read_arms();
+  device.datapath.read_arms();
 }
 
 TEST_F(CqTest, DestroyedBeforeItsArmIsRead) {
   store_arm(0, 0);
   ASSERT_TRUE(push());
   cq.reset();
-  device.lane.read_arms();
+  device.datapath.read_arms();
   EXPECT_EQ(events(), 0U);
 }
 
@@ -746,7 +746,7 @@ TEST_F(CqTest, FullEventQueueLeavesTheArm) {
 }
 
 TEST_F(CqTest, WithoutEventQueue) {
-  Cq polled(device.lane, cmd, nullptr);
+  Cq polled(device.datapath, cmd, nullptr);
   ASSERT_EQ(polled.init(), TERN_ST_OK);
   arm(0, 0);
   cq->arm();

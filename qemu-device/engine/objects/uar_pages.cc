@@ -58,7 +58,7 @@ std::uint32_t UarPages::run(std::uint32_t most) {
       if (queue == nullptr) break;
       page->queues.push_back(*queue);
       ++looked;
-      queue->look_(queue->queue_);
+      queue->recheck_(queue->queue_);
     }
     if (!page->unseen.empty()) rung_.push_back(page->rung);
   }

@@ -15,12 +15,12 @@ namespace tern {
 // with the queue.
 class PageQueue : public BaseHook<PageQueue> {
  public:
-  // `look` acts as if software had rung every doorbell of the queue.
-  PageQueue(void (*look)(void*), void* queue) : look_(look), queue_(queue) {}
+  // `recheck` acts as if software had rung every doorbell of the queue.
+  PageQueue(void (*recheck)(void*), void* queue) : recheck_(recheck), queue_(queue) {}
 
  private:
   friend class UarPages;
-  void (*look_)(void*);
+  void (*recheck_)(void*);
   void* queue_;
 };
 

@@ -426,7 +426,7 @@ TEST_F(CapiTest, InputsReachTheDevice) {
 TEST_F(CapiTest, NothingToPoll) {
   for (const std::uint64_t from : {std::uint64_t{0}, UINT64_MAX}) {
     tern_engine_allow_polling(engine, from);
-    EXPECT_TRUE(tern_engine_look(engine)) << "there is nothing to wait for";
+    EXPECT_TRUE(tern_engine_poll(engine)) << "there is nothing to wait for";
     EXPECT_FALSE(tern_engine_run(engine, 1));
   }
 }

@@ -19,7 +19,7 @@ class EventFile {
       : file_(std::fopen(path.c_str(), "wb"), &close), device_(device) {
     constexpr std::size_t kRecords = std::size_t{1} << 16;
     device.log_events(kRecords);
-    log_ = device.lane.log;
+    log_ = device.datapath.log;
     const tern_log_header header =
         log_header(TERN_LOG_CLOCK_VIRTUAL, 0, device.port.addresses.mac(), name);
     put(&header, sizeof(header));
@@ -27,7 +27,7 @@ class EventFile {
 
   // Writes what the device has logged, unless the test has replaced the log by one of its own.
   void drain() {
-    if (device_.lane.log != log_) return;
+    if (device_.datapath.log != log_) return;
     for (auto records = log_->records(); !records.empty(); records = log_->records()) {
       put(records.data(), records.size_bytes());
       log_->taken(records.size());

@@ -31,7 +31,7 @@ Events take(EventLog& log) {
   return all;
 }
 
-Events take(TestNode& node) { return take(*node.device.lane.log); }
+Events take(TestNode& node) { return take(*node.device.datapath.log); }
 
 Events of_type(Events events, std::uint8_t type) {
   std::erase_if(events, [&](const tern_log_event& e) { return e.type != type; });
@@ -128,10 +128,10 @@ class EventLogTest : public RcPairTest {
 };
 
 TEST_F(EventLogTest, NothingIsLoggedUnlessAsked) {
-  EXPECT_EQ(a.device.lane.log, nullptr);
+  EXPECT_EQ(a.device.datapath.log, nullptr);
   log();
   a.device.log_events(0);
-  EXPECT_EQ(a.device.lane.log, nullptr);
+  EXPECT_EQ(a.device.datapath.log, nullptr);
   qa->post(write({src.sge(0, 64)}, dst));
   expect_status(TERN_CQE_SUCCESS);
 }

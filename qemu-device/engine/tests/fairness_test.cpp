@@ -143,13 +143,13 @@ TEST(FairShare, ARunKeepsItsBudget) {
     std::vector<TestQp*> qps;
     for (unsigned i = 0; i < 3; ++i) qps.push_back(&rc_pair(a, b, {.log_mtu = 12}).first);
     for (TestQp* const qp : qps) qp->post(write({src.sge()}, dst));
-    a.device.lane.effects->clear();
+    a.device.datapath.effects->clear();
     for (unsigned run = 0; run < 8; ++run) {
       EXPECT_TRUE(a.device.run(budget));
-      const std::size_t sent = a.device.lane.effects->frame_bytes();
+      const std::size_t sent = a.device.datapath.effects->frame_bytes();
       EXPECT_GT(sent, 0U);
       EXPECT_LE(sent, budget + 2 * kFrame) << "budget " << budget;
-      a.device.lane.effects->clear();
+      a.device.datapath.effects->clear();
     }
   }
 }

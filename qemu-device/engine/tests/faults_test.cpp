@@ -231,7 +231,7 @@ TEST_F(SwallowedCommand, IsNeverCompleted) {
   }
   EXPECT_EQ(host.get<tern_acq_entry>(acq + 2 * sizeof(tern_acq_entry)).phase, 0U);
   EXPECT_EQ(device.registry.pds.count(), 2U);
-  device.lane.effects->clear();
+  device.datapath.effects->clear();
 }
 
 // Two runs with the same rules and seeds are equal to the last frame.

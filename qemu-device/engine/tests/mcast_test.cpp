@@ -352,12 +352,12 @@ TEST_F(Mcast, CopiesCostTheSendersTurn) {
     flood.post(to_group(flood, kGroup6, 1024).unsignaled(), false);
   flood.ring();
   sim.run_for(3'000);
-  const std::uint64_t before = a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
+  const std::uint64_t before = a.device.datapath.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
   quick.post(write({src.sge(0, 8)}, dst));
-  sim.run_until([&] { return b.device.lane.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
+  sim.run_until([&] { return b.device.datapath.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
   // A turn of 16 KiB is one datagram to a sender and 15 members; a few may be sent until the WRITE
   // has crossed the wire.
-  EXPECT_LE(a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
+  EXPECT_LE(a.device.datapath.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
 }
 
 TEST_F(Mcast, ResetOfTheDeviceForgetsGroups) {
@@ -417,11 +417,11 @@ TEST_F(Mcast, AQpLeavesItsGroupsOnly) {
     ASSERT_EQ(groups.attach(group, *b.device.registry.qps.find(many.number())), TERN_ST_OK);
   }
   EXPECT_LT(time(), 50 * std::max(alone, 20.0));
-  const std::uint64_t visits = b.device.lane.visits;
+  const std::uint64_t visits = b.device.datapath.visits;
   b.destroy(few);
-  EXPECT_EQ(b.device.lane.visits, visits);
+  EXPECT_EQ(b.device.datapath.visits, visits);
   b.destroy(many);
-  EXPECT_EQ(b.device.lane.visits - visits, kMaxMcastGroups);
+  EXPECT_EQ(b.device.datapath.visits - visits, kMaxMcastGroups);
   EXPECT_EQ(groups.attachments(), 0U);
 }
 

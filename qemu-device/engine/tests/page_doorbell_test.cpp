@@ -116,11 +116,11 @@ TEST_F(PageDoorbell, ManyQueuesInSlices) {
   ring_page(node.uar());
   // The budget bounds a run to 2 looks.
   EXPECT_TRUE(node.device.run(4 * 256));
-  EXPECT_TRUE(node.device.look()) << "it knows of the rest";
-  ASSERT_TRUE(node.device.lane.uars.pending());
+  EXPECT_TRUE(node.device.poll()) << "it knows of the rest";
+  ASSERT_TRUE(node.device.datapath.uars.pending());
   for (int i = 0; i < kMany; i += 3) node.destroy(*qps[i]);
   sim.run_until_idle();
-  EXPECT_FALSE(node.device.lane.uars.pending());
+  EXPECT_FALSE(node.device.datapath.uars.pending());
   std::size_t done = 0;
   for (const Wc& wc : options.send_cq->poll_all()) done += wc.status == TERN_CQE_SUCCESS;
   // QPs whose peer is destroyed do not complete.

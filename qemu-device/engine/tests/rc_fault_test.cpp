@@ -192,7 +192,7 @@ TEST_F(RcFault, FailedDeviceHasNoDeadline) {
   qa.post(write({src.sge(0, 64)}, dst));
   sim.run_for(100'000);
   EXPECT_NE(a.device.next_deadline(), kNever);
-  a.device.lane.fatal(TERN_FATAL_INTERNAL);
+  a.device.datapath.fatal(TERN_FATAL_INTERNAL);
   EXPECT_EQ(a.device.next_deadline(), kNever);
 }
 

@@ -63,7 +63,7 @@ TEST_F(RcRetry, TheTimerIsTheReceiversWord) {
     EXPECT_LE(sim.now() - before, wait + 100'000) << unsigned{code};
     b.destroy(*qb);
     a.destroy(*qa);
-    b.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER] = 0;
+    b.device.datapath.counters.rdma[TERN_CNT_OUT_OF_BUFFER] = 0;
   }
 }
 

@@ -318,7 +318,7 @@ TEST(ScarceMemory, EveryQueuePairGetsOn) {
   TestMr& src = a.reg(1 << 16);
   TestMr& landing = a.reg(1 << 16);
   TestMr& dst = b.reg(1 << 16);
-  a.device.lane.blocks.set_plenty(0);
+  a.device.datapath.blocks.set_plenty(0);
   constexpr unsigned kQps = 8;
   constexpr unsigned kWrs = 16;
   std::vector<TestQp*> qps;
@@ -328,7 +328,7 @@ TEST(ScarceMemory, EveryQueuePairGetsOn) {
   }
   std::size_t most = 0;
   sim.pass = [&](unsigned, std::span<const std::byte>) {
-    most = std::max(most, a.device.lane.blocks.taken());
+    most = std::max(most, a.device.datapath.blocks.taken());
     return true;
   };
   for (unsigned k = 0; k < kWrs; ++k) {
@@ -351,7 +351,7 @@ TEST(ScarceMemory, EveryQueuePairGetsOn) {
   }
   sim.run_until_idle();
   EXPECT_LE(most, kQps * 512U) << "one WQE each";
-  EXPECT_EQ(a.device.lane.blocks.taken(), 0U);
+  EXPECT_EQ(a.device.datapath.blocks.taken(), 0U);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void SimNode::pump() {
 
 void SimNode::collect() {
   if (events_) events_->drain();
-  Effects& fx = *device.lane.effects;
+  Effects& fx = *device.datapath.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) {
     const auto bytes = fx.bytes(f);

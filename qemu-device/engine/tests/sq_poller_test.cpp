@@ -22,7 +22,7 @@ struct SqPolling : ::testing::Test {
   TestMr& from = node.reg(4096);
   TestMr& to = node.reg(4096);
 
-  void SetUp() override { node.device.lane.sq_poller.allow(0); }
+  void SetUp() override { node.device.datapath.sq_poller.allow(0); }
 
   static bool polled(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_POLLED) != 0; }
   // Posts a WRITE of 8 bytes and runs the device once; it would be busy while it polls a queue.
@@ -46,7 +46,7 @@ struct SqPolling : ::testing::Test {
   }
   // Like the host's worker: looks for work, and runs the device if there is any.
   void idle() {
-    for (int i = 0; i < kForgotten && !(node.device.look() && !node.device.run(1 << 16)); ++i) {
+    for (int i = 0; i < kForgotten && !(node.device.poll() && !node.device.run(1 << 16)); ++i) {
     }
   }
 };
@@ -84,7 +84,7 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
                  << "a doorbell of " << c.cost << " ns each " << c.spacing << " ns");
     Sim sim;
     TestNode node(sim, {.doorbell_cost = c.cost});
-    node.device.lane.sq_poller.allow(0);
+    node.device.datapath.sq_poller.allow(0);
     TestMr& from = node.reg(4096);
     TestMr& to = node.reg(4096);
     auto [qp, peer] = rc_pair(node, node);
@@ -97,22 +97,22 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
     }
     ASSERT_EQ(polled(), c.worth);
     if (!polled()) continue;
-    for (int i = 0; i < c.polls; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.polls; ++i) node.device.datapath.sq_poller.poll();
     EXPECT_TRUE(polled());
-    for (int i = 0; i < c.polls / 10; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.polls / 10; ++i) node.device.datapath.sq_poller.poll();
     EXPECT_FALSE(polled());
   }
 }
 
 TEST_F(SqPolling, LookFindsWhatWasPosted) {
   TestQp& qp = polled_qp();
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
   qp.post(write({from.sge(0, 8)}, to, 8), false);
-  EXPECT_TRUE(node.device.look());
-  EXPECT_TRUE(node.device.look()) << "still not run";
+  EXPECT_TRUE(node.device.poll());
+  EXPECT_TRUE(node.device.poll()) << "still not run";
   (void)node.device.run(1 << 16);
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
 }
 
 // The device does other work while it polls a queue.
@@ -124,25 +124,25 @@ TEST_F(SqPolling, OtherWorkGoesOn) {
   const auto frame = eth_frame(node.mac(), node.mac(), 1000);
   for (int i = 0; i < 8; ++i) tx.send(frame);
   (void)node.device.run(1);
-  EXPECT_TRUE(node.device.look());
-  while (node.device.look() && tx.cq().poll_all().empty()) (void)node.device.run(1);
+  EXPECT_TRUE(node.device.poll());
+  while (node.device.poll() && tx.cq().poll_all().empty()) (void)node.device.run(1);
   (void)node.device.run(1 << 16);
-  EXPECT_FALSE(node.device.look());
+  EXPECT_FALSE(node.device.poll());
   EXPECT_TRUE(polled(qp));
 }
 
 TEST_F(SqPolling, NobodyUnlessTheHostAllows) {
-  node.device.lane.sq_poller.allow(kNever);
+  node.device.datapath.sq_poller.allow(kNever);
   auto [qp, peer] = rc_pair(node, node);
   write_often(qp);
   EXPECT_FALSE(polled(qp));
   EXPECT_FALSE(node.device.run(1 << 16));
-  EXPECT_TRUE(node.device.look()) << "there is nothing to look at";
+  EXPECT_TRUE(node.device.poll()) << "there is nothing to look at";
 }
 
 TEST_F(SqPolling, NobodyBeforeTheHostAllows) {
   TestQp& qp = polled_qp();
-  node.device.lane.sq_poller.allow(node.host.clock + 1000);
+  node.device.datapath.sq_poller.allow(node.host.clock + 1000);
   EXPECT_FALSE(polled(qp));
   write_often(qp);
   EXPECT_FALSE(polled(qp));
@@ -178,7 +178,7 @@ TEST_F(SqPolling, WhoIsIdleHasToRingAgain) {
 TEST_F(SqPolling, WhoPostsRarelyIsLetGo) {
   TestQp& qp = polled_qp();
   for (int i = 0; i < 20 && polled(qp); ++i) {
-    for (int look = 0; look < 400; ++look) (void)node.device.look();
+    for (int look = 0; look < 400; ++look) (void)node.device.poll();
     write_one(qp, !polled(qp));
     ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
   }
@@ -204,7 +204,7 @@ TEST_F(SqPolling, WhatIsPostedMeanwhileIsFound) {
 TEST_F(SqPolling, WhatIsPostedWhenTheHostForbidsIsFound) {
   TestQp& qp = polled_qp();
   qp.post(write({from.sge(0, 8)}, to, 8), false);
-  node.device.lane.sq_poller.allow(kNever);
+  node.device.datapath.sq_poller.allow(kNever);
   EXPECT_FALSE(polled(qp));
   node.pump();
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
@@ -248,7 +248,7 @@ TEST_F(SqPolling, DestroyedAndNobodyLooks) {
   TestQp& qp = polled_qp();
   node.destroy(qp);
   EXPECT_FALSE(node.device.run(1 << 16));
-  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.poll());
 }
 
 // UD and UC QPs enter SQE and wait there for software.

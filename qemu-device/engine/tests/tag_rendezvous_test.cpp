@@ -38,7 +38,7 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
   EXPECT_EQ(srq->taken(), 0U);
   EXPECT_EQ(srq->tags_released(), 1U);
   sim.run_until_idle();
-  EXPECT_EQ(b.device.lane.blocks.taken(), 0U) << "an idle QP holds no memory";
+  EXPECT_EQ(b.device.datapath.blocks.taken(), 0U) << "an idle QP holds no memory";
 }
 
 TEST_F(TagTest, ARendezvousFillsAllBuffersOfATag) {
@@ -235,7 +235,7 @@ TEST_P(TagEndTest, ATagThatMatchedGetsItsLastCqe) {
   EXPECT_EQ(remove(6).status, TERN_CQE_SUCCESS);
   if (how != 2) b.destroy(*qb[0]);
   b.destroy(*srq);
-  EXPECT_EQ(b.device.lane.blocks.taken(), 0U);
+  EXPECT_EQ(b.device.datapath.blocks.taken(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TagEndTest,
@@ -359,7 +359,7 @@ TEST_P(TagWireTest, EveryMessageArrivesOnce) {
   sim.run_until_idle();
   EXPECT_GT(sim.stats.lost, 0U);
   EXPECT_EQ(srq->tags_released(), kRounds * kPairs * 2);
-  EXPECT_EQ(b.device.lane.blocks.taken(), 0U);
+  EXPECT_EQ(b.device.datapath.blocks.taken(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, TagWireTest, ::testing::Values(1, 2, 3, 4));

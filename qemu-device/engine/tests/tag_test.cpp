@@ -268,10 +268,10 @@ TEST_F(TagTest, OperationsAreExecutedInSlices) {
     before = srq->ops_done();
   }
   EXPECT_GE(steps, 16U);
-  const std::uint64_t visits = b.device.lane.visits;
+  const std::uint64_t visits = b.device.datapath.visits;
   send_eager(0, 1023, 10);
   expect(TERN_RECV_TM, 1023, kWhole);
-  EXPECT_LE(b.device.lane.visits - visits, 1024U);
+  EXPECT_LE(b.device.datapath.visits - visits, 1024U);
 }
 
 // A match is reported with the first packet of a long message. If that fails, the message has no

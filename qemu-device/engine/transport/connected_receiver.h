@@ -57,8 +57,7 @@ class ConnectedReceiver : public Receiver {
       if (got == Take::kEmpty) return Refusal::kNoReceive;
       if (got == Take::kFailed) return Refusal::kQueueFailed;
     }
-    const Refusal refusal = t.send ? store_send(packet, t, who)
-                                   : store_write(packet, who, permit);
+    const Refusal refusal = t.send ? store_send(packet, t, who) : store_write(packet, who, permit);
     if (refusal != Refusal::kNone) return refusal;
     message_ = t.last ? Message::kNone : t.send ? Message::kSend : Message::kWrite;
     if (t.last && (t.send || t.imm)) {

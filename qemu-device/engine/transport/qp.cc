@@ -76,7 +76,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
       srq_(srq),
       record_(cmd_.record),
       buffer_(context.device.page_budget),
-      page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
+      page_queue_([](void* self) { static_cast<Qp*>(self)->recheck(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
       recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
   make_sender(*this, sender_);
@@ -87,7 +87,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
   if (tag_list() != nullptr && !has_sq()) {
     cmd_.log_sq_size = Rendezvous::kLogSlots;
     cmd_.log_sq_stride = Rendezvous::kLogStride;
-    seldom().rendezvous = std::make_unique<Rendezvous>(*this, *sender_);
+    rare_state().rendezvous = std::make_unique<Rendezvous>(*this, *sender_);
     fetches_ = true;
   }
 }
@@ -100,12 +100,12 @@ Qp::~Qp() {
   if (srq_ != nullptr) srq_->detach();
 }
 
-Qp::Seldom::Seldom(Qp& qp)
+Qp::RareState::RareState(Qp& qp)
     : rq_settled(qp.context_.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
 
-Qp::Seldom& Qp::seldom() {
-  if (!seldom_) seldom_ = std::make_unique<Seldom>(*this);
-  return *seldom_;
+Qp::RareState& Qp::rare_state() {
+  if (!rare_state_) rare_state_ = std::make_unique<RareState>(*this);
+  return *rare_state_;
 }
 
 Status Qp::init() {
@@ -205,7 +205,7 @@ TagList* Connection::tag_list() const {
 
 Rendezvous* Connection::rendezvous() const {
   const auto& qp = static_cast<const Qp&>(*this);
-  return qp.seldom_ ? qp.seldom_->rendezvous.get() : nullptr;
+  return qp.rare_state_ ? qp.rare_state_->rendezvous.get() : nullptr;
 }
 
 bool Connection::receives() const {
@@ -229,8 +229,8 @@ void Qp::end_tags() {
 }
 
 void Qp::bind(CounterSet* set) {
-  if (set == nullptr && !seldom_) return;
-  CounterSet*& bound = seldom().counter_set;
+  if (set == nullptr && !rare_state_) return;
+  CounterSet*& bound = rare_state().counter_set;
   if (bound != nullptr) --bound->users;
   if (set != nullptr) ++set->users;
   bound = set;
@@ -264,7 +264,7 @@ void Qp::kick_sq() {
   if (!held) wake();
 }
 
-void Qp::look() {
+void Qp::recheck() {
   if (has_sq() && sq_moved()) kick_sq();
   kick_rq();
 }
@@ -378,7 +378,7 @@ bool Connection::raise_fault(std::uint8_t side, std::uint64_t rest) {
   auto& qp = static_cast<Qp&>(*this);
   if (faulting(side)) return false;
   const Memory::Missing& missing = context_.memory.missing();
-  Fault& fault = qp.seldom().faults[side];
+  Fault& fault = qp.rare_state().faults[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;
   fault.key = missing.key;
@@ -393,12 +393,12 @@ bool Connection::raise_fault(std::uint8_t side, std::uint64_t rest) {
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!seldom_ || !context_.page_faults.resume(seldom_->faults[side], token))
+  if (!rare_state_ || !context_.page_faults.resume(rare_state_->faults[side], token))
     return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
   if (context_.log != nullptr)
-    log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, seldom_->faults[side]);
+    log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, rare_state_->faults[side]);
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
   } else {
@@ -408,8 +408,8 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 }
 
 void Qp::cancel_faults() {
-  if (!seldom_) return;
-  for (Fault& fault : seldom_->faults) {
+  if (!rare_state_) return;
+  for (Fault& fault : rare_state_->faults) {
     if (context_.log != nullptr && fault.state != Fault::State::kNone)
       log_fault(TERN_LOG_PF_CANCELLED, fault);
     context_.page_faults.cancel(fault);
@@ -437,7 +437,7 @@ void Connection::enter_error(int event, bool silent) {
   qp.store_status();
   // A poster of receives has no barrier between storing rq_pi and loading the status. If it read
   // the old status, its index is visible when this timer expires.
-  if (qp.has_rq()) qp.seldom().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
+  if (qp.has_rq()) qp.rare_state().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   qp.receiver_->stop(silent);
   if (event >= 0) {
     context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value, generation());

@@ -66,7 +66,7 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   void kick_sq();
   void kick_rq();
   // TERN_DB_CMD_PAGE: as if software had rung every doorbell of the QP.
-  void look();
+  void recheck();
 
   // Does work for about `allowance` bytes and decrements it. Returns true if the QP has more to do.
   bool service(std::uint32_t& allowance);
@@ -110,16 +110,16 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
  private:
   friend class Connection;
 
-  // Members that few QPs use; see seldom().
-  struct Seldom {
-    explicit Seldom(Qp& qp);
+  // Members that few QPs use; see rare_state().
+  struct RareState {
+    explicit RareState(Qp& qp);
     std::array<Fault, 2> faults;  // by TERN_FAULT_*
     Timer rq_settled;             // in ERR: when it expires, rq_pi is read once more
     CounterSet* counter_set = nullptr;
     std::unique_ptr<Rendezvous> rendezvous;
   };
   // Allocates it if necessary.
-  [[nodiscard]] Seldom& seldom();
+  [[nodiscard]] RareState& rare_state();
 
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
@@ -159,7 +159,7 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
-  std::unique_ptr<Seldom> seldom_;
+  std::unique_ptr<RareState> rare_state_;
 };
 
 }  // namespace tern

@@ -346,7 +346,7 @@ void Qp::to_reset() {
   context_.forget_polled(*this);
   context_.unschedule(*this);
   cancel_faults();
-  if (seldom_) seldom_->rq_settled.cancel();
+  if (rare_state_) rare_state_->rq_settled.cancel();
   end_tags();
   sender_->reset();
   receiver_->reset();

@@ -87,7 +87,7 @@ class SendQueue {
   void complete(const SendWqe& wqe, std::uint8_t status);
   // Releases the window's memory if no WQE is left. References to WQEs are invalid from here on.
   void settle() {
-    if (oldest_.wqe == fetched_) window_.rest();
+    if (oldest_.wqe == fetched_) window_.release();
   }
 
   // Marks the WQE at the cursor as begun: it has an effect here or at the peer.

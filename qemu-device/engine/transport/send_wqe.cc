@@ -148,17 +148,17 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
 }
 
 void SendWindow::open(std::uint32_t sq_size, std::uint32_t stride) {
-  rest();
+  release();
   capacity_ = std::min(sq_size, kMaxWqes);
   stride_ = stride;
 }
 
 void SendWindow::close() {
-  rest();
+  release();
   capacity_ = 0;
 }
 
-void SendWindow::rest() {
+void SendWindow::release() {
   if (wqes_ == nullptr) return;
   pool_->give(reinterpret_cast<std::byte*>(wqes_), block_bytes());
   wqes_ = nullptr;

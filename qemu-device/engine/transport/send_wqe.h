@@ -98,7 +98,7 @@ class SendWindow {
   // less than limit().
   void make_room(std::uint32_t first, std::uint32_t next);
   // Returns the memory to the pool. The window must be empty.
-  void rest();
+  void release();
 
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
   [[nodiscard]] const SendWqe& at(std::uint32_t index) const { return wqes_[index & mask_]; }

@@ -218,7 +218,7 @@ TEST(SendWindow, GrowsAndRests) {
     }
   }
   const SendWqe* const held = &window.at(kFirst);
-  window.rest();
+  window.release();
   SendWindow other(pool);
   other.open(256, 64);
   other.make_room(0, SendWindow::kMaxWqes - 1);

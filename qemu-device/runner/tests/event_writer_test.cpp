@@ -197,7 +197,7 @@ TEST_F(EventWriterTest, ASlowFileLosesEventsAndSaysSo) {
     }
     EXPECT_EQ(from.poll(), kWrites);
     EXPECT_EQ(from.failed(), 0U);
-    EXPECT_GT(a.engine->lane.log->lost(), 10'000U);
+    EXPECT_GT(a.engine->datapath.log->lost(), 10'000U);
     reader = std::thread([&] {
       std::FILE* const in = fdopen(ends[0], "rb");
       tern_log_event e{};

@@ -125,7 +125,7 @@ class World {
       while (from().device.run(kBudget)) {
       }
       if (b_ == nullptr) {
-        from().device.lane.effects->clear();
+        from().device.datapath.effects->clear();
         return;
       }
     } while (pass(*a_, *b_) | (b_->device.run(kBudget), pass(*b_, *a_)));
@@ -163,7 +163,7 @@ class World {
   std::uint64_t doorbell_offset() { return std::uint64_t{from().uar()} << 12; }
   // Delivers all frames that `x` sent to `y`; returns whether there were any.
   bool pass(Machine& x, Machine& y) {
-    Effects& fx = *x.device.lane.effects;
+    Effects& fx = *x.device.datapath.effects;
     if (fx.empty()) return false;
     const bool any = !fx.frames().empty();
     for (const Effects::Frame& f : fx.frames()) y.device.receive(fx.bytes(f));

@@ -68,7 +68,7 @@ void transmit(benchmark::State& state, std::size_t len) {
     queue.kick();
     while (device.run(64 * 1024)) {
     }
-    device.lane.effects->clear();
+    device.datapath.effects->clear();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kBatch);
 }
@@ -84,7 +84,7 @@ void receive(benchmark::State& state, std::size_t len, bool tcp) {
   for (auto _ : state) {
     queue.store_pi(pi += kBatch);
     for (std::uint32_t i = 0; i < kBatch; ++i) device.receive(frame);
-    device.lane.effects->clear();
+    device.datapath.effects->clear();
   }
   if (card.node.eth_counter(TERN_ETH_CNT_RX_PACKETS) == 0) state.SkipWithError("nothing received");
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kBatch);

@@ -336,7 +336,7 @@ void TagFlow::choose(Pair& pair, Message& m) {
       if (random.one_in(8)) m.tag = kShort + random.pick(2);
       return;
     default:
-      // Seldom for a buffer that may be too small.
+      // RareState for a buffer that may be too small.
       if (random.one_in(60)) m.tag = kShort + random.pick(2);
       m.total = sizeof(tern_tm_header) + m.len;
       return;

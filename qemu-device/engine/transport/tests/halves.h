@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A half of a QP without a device. FakeConnection and FakeContext define what Qp and Lane define in
-// the engine: WQEs are values of the test, and packets, completions and events are collected.
-// Memory and its keys are real.
+// A half of a QP without a device. FakeConnection and FakeContext define what Qp and DataPath
+// define in the engine: WQEs are values of the test, and packets, completions and events are
+// collected. Memory and its keys are real.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -48,9 +48,8 @@ struct Fields {
 
 class FakeContext final : public Context {
  public:
-  FakeContext(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
-              Memory& memory_)
-      : Context(host_, config_, status_, budget, memory_) {}
+  FakeContext(Host& host_, DeviceState& device_, Memory& memory_)
+      : Context(host_, device_, memory_) {}
 
   std::vector<Fields> sent;
 };
@@ -112,11 +111,9 @@ class HalfTest : public testing::Test {
   }
 
   FakeHost host;
-  Config config;
-  DeviceStatus device_status;
-  PageBudget budget{1 << 20};
-  Memory memory{host, budget, 16, nullptr, 4};
-  FakeContext context{host, config, device_status, budget, memory};
+  DeviceState device{{}};
+  Memory memory{host, device.page_budget, 16, nullptr, 4};
+  FakeContext context{host, device, memory};
   FakeConnection qp;
   TestMr data;
 };

@@ -61,8 +61,8 @@ class RequesterTest : public HalfTest {
     return key;
   }
   bool readable(std::uint32_t key) {
-    return memory.check_remote(qp.accessor(), key, data.iova, 8, TERN_ACCESS_REMOTE_READ) ==
-           Access::kReady;
+    return memory.check_remote(qp.accessor(), key, data.iova, 8, TERN_ACCESS_REMOTE_READ)
+               .access() == Access::kReady;
   }
 
   const TestMr peer{.key = 0x77700, .iova = 0x50000};

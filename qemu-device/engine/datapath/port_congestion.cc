@@ -5,8 +5,8 @@
 #include <array>
 #include <cassert>
 
-#include "lane/lane.h"
-#include "lane/port.h"
+#include "datapath/datapath.h"
+#include "datapath/port.h"
 
 namespace tern {
 
@@ -22,39 +22,40 @@ std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
   packet.payload.copy_to(reserved);
   if (!packet.becn ||
       std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
-    lane_.counters.add(TERN_CNT_RX_MALFORMED);
+    datapath_.counters.add(TERN_CNT_RX_MALFORMED);
     return 0;
   }
   if (qp == nullptr || !qp->has_peer(packet.route)) {
-    lane_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    datapath_.counters.add(TERN_CNT_RX_QP_MISMATCH);
     return 0;
   }
-  lane_.counters.add(qp->congestion_notified() ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RP_CNP_IGNORED);
+  datapath_.counters.add(qp->congestion_notified() ? TERN_CNT_RP_CNP_HANDLED
+                                                   : TERN_CNT_RP_CNP_IGNORED);
   return 1;
 }
 
 // Handles a packet marked "congestion experienced": its QP notifies the peer, unless it has done so
 // recently. The peer may be any host: it can make us store no more than one list entry.
 void Port::congested(const Packet& packet) {
-  lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
+  datapath_.counters.add(TERN_CNT_NP_ECN_MARKED);
   Qp* const qp = qps_.find(packet.dest_qp.value);
   const bool flow = qp != nullptr && qp->transport() == packet.transport &&
                     packet.transport != Transport::kUd && !is_multicast(packet.route.dgid) &&
                     qp->has_peer(packet.route);
   if (!flow || qp->notifying.linked() ||
-      !lane_.device.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
+      !datapath_.device.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
     return;
-  const Nanos now = lane_.host.now();
+  const Nanos now = datapath_.host.now();
   if (now < qp->next_notification) return;
-  qp->next_notification = now + lane_.device.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
-  lane_.notify_peer(*qp);
+  qp->next_notification = now + datapath_.device.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
+  datapath_.notify_peer(*qp);
 }
 
 void Port::send_notification(Qp& qp) {
   assert(qp.route() != nullptr);  // a reset takes the QP off the list
   constexpr std::array<std::byte, kCnpPayload> reserved{};
-  const CongestionParams& params = lane_.device.congestion;
-  Packet& packet = lane_.tx_packet;
+  const CongestionParams& params = datapath_.device.congestion;
+  Packet& packet = datapath_.tx_packet;
   packet.transport = Transport::kCnp;
   packet.op = kCnpOp;
   packet.src_qp = qp.number();
@@ -70,7 +71,7 @@ void Port::send_notification(Qp& qp) {
   }
   packet.payload.clear();
   packet.payload.append_plain(std::span<const std::byte>(reserved));
-  lane_.counters.add(TERN_CNT_NP_CNP_SENT);
+  datapath_.counters.add(TERN_CNT_NP_CNP_SENT);
   emit(packet);
   packet.payload.clear();
   packet.becn = false;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The data path of one thread: ready QPs, timers, the packets being built and parsed, effects and
-// counters. A QP belongs to one lane; there is one lane.
+// counters. A QP belongs to one data path; there is one data path.
 #pragma once
 
 #include <cstdint>
 
 #include "core/list.h"
 #include "core/table.h"
-#include "lane/sq_poller.h"
+#include "datapath/sq_poller.h"
 #include "objects/context.h"
 #include "objects/srq.h"
 #include "objects/uar_pages.h"
@@ -18,12 +18,12 @@ namespace tern {
 
 class Port;
 
-class Lane final : public Context {
+class DataPath final : public Context {
  public:
-  Lane(Host& host, DeviceState& device, Memory& memory, const Table<Qp>& qps,
-       const Table<Srq>& srqs, Port& port);
+  DataPath(Host& host, DeviceState& device, Memory& memory, const Table<Qp>& qps,
+           const Table<Srq>& srqs, Port& port);
 
-  // Enables the lane with `uar_pages` doorbell pages.
+  // Enables the data path with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
   void reset();  // all objects are gone
 
@@ -35,8 +35,10 @@ class Lane final : public Context {
   void allow_polling(Nanos from);
   // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
   // is polled any more.
-  bool look();
+  bool poll();
+  // When the next timer expires. The host may wait until then, so this step ends.
   [[nodiscard]] Nanos next_deadline() const {
+    time_passes();
     return device.status.enabled() ? timers.next() : kNever;
   }
 
@@ -60,7 +62,7 @@ class Lane final : public Context {
 
  private:
   friend class Context;
-  [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
+  [[nodiscard]] std::uint32_t check_pages(std::uint32_t budget);
   bool run_qps(std::uint32_t budget);
   bool send_notifications();
   [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);

@@ -12,28 +12,28 @@
 
 #include "core/config.h"
 #include "core/table.h"
+#include "datapath/multicast.h"
 #include "eth/addresses.h"
 #include "eth/ethernet.h"
-#include "lane/multicast.h"
 #include "transport/qp.h"
 #include "wire/codec.h"
 #include "wire/packet.h"
 
 namespace tern {
 
-class Lane;
+class DataPath;
 class PortFaults;
 
 class Port {
   // First, so that they share cache lines with the addresses, which every packet needs.
-  Lane& lane_;
+  DataPath& datapath_;
   const Table<Qp>& qps_;
   PortFaults* faults_ = nullptr;  // null if there are no rules
   bool capture_;                  // also collects looped back and received frames
   std::uint16_t ip_id_ = 0;
 
  public:
-  Port(Lane& lane, const Table<Qp>& qps);
+  Port(DataPath& datapath, const Table<Qp>& qps);
   ~Port();
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
@@ -46,8 +46,7 @@ class Port {
   // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
   // this port. Fills `route` and, of a RoCE frame, `at`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
-  [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route,
-                            FrameLayout& at) const;
+  [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const;
   // Context::emit().
   std::uint32_t emit(Packet& packet);
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
@@ -82,7 +81,7 @@ class Port {
 
  private:
   void allow_trains();
-  // The event log: lane/port_log.cc.
+  // The event log: datapath/port_log.cc.
   void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
   void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;
   std::uint32_t notify(Qp* qp, const Packet& packet);

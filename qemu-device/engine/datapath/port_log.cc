@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The event log: packets.
-#include "lane/lane.h"
-#include "lane/port.h"
+#include "datapath/datapath.h"
+#include "datapath/port.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -29,18 +29,18 @@ void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) con
   }
   const std::uint32_t dest = packet.dest_qp.value;
   const bool addressed = t.reth || t.atomic_eth;
-  lane_.log->add({.type = type,
-                  .code = packet.opcode(),
-                  .flags = flags_of(packet, t),
-                  .qpn = sent ? source : dest,
-                  .addr = addressed ? packet.va : 0,
-                  .length = packet.payload.size(),
-                  .key = type == TERN_LOG_DROPPED ? reason
-                         : addressed              ? packet.rkey
-                                                  : 0,
-                  .index = packet.psn.value(),
-                  .value = sent ? dest : source,
-                  .detail = t.aeth ? std::uint32_t{packet.syndrome} << 24 | packet.msn : 0});
+  datapath_.log->add({.type = type,
+                      .code = packet.opcode(),
+                      .flags = flags_of(packet, t),
+                      .qpn = sent ? source : dest,
+                      .addr = addressed ? packet.va : 0,
+                      .length = packet.payload.size(),
+                      .key = type == TERN_LOG_DROPPED ? reason
+                             : addressed              ? packet.rkey
+                                                      : 0,
+                      .index = packet.psn.value(),
+                      .value = sent ? dest : source,
+                      .detail = t.aeth ? std::uint32_t{packet.syndrome} << 24 | packet.msn : 0});
 }
 
 void Port::log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const {
@@ -51,7 +51,7 @@ void Port::log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) 
     event.qpn = bth.dest_qp.value;
     event.index = bth.psn.value();
   }
-  lane_.log->add(event);
+  datapath_.log->add(event);
 }
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "lane/multicast.h"
+#include "datapath/multicast.h"
 
 #include <algorithm>
 

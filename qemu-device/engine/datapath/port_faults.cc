@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "lane/port_faults.h"
+#include "datapath/port_faults.h"
 
 #include <utility>
 
-#include "lane/lane.h"
-#include "lane/port.h"
+#include "datapath/datapath.h"
+#include "datapath/port.h"
 #include "wire/codec.h"
 
 namespace tern {
 
-PortFaults::PortFaults(tern::Port& port, Lane& lane)
-    : port_(port), lane_(lane), faults_(*this, lane.timers, lane.host) {}
+PortFaults::PortFaults(tern::Port& port, DataPath& datapath)
+    : port_(port), datapath_(datapath), faults_(*this, datapath.timers, datapath.host) {}
 
-PortFaults::~PortFaults() { lane_.host.gate = nullptr; }
+PortFaults::~PortFaults() { datapath_.host.gate = nullptr; }
 
 bool PortFaults::change(FaultChange change, std::string& error) {
   if (!faults_.change(std::move(change), error)) return false;
-  lane_.host.gate = faults_.empty() ? nullptr : &faults_;
+  datapath_.host.gate = faults_.empty() ? nullptr : &faults_;
   return true;
 }
 
@@ -24,7 +24,7 @@ bool PortFaults::change(FaultChange change, std::string& error) {
 void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {
   frame_.resize(packet.payload.size() + kMaxFrameOverhead);
   const auto frame = std::span<const std::byte>(frame_).first(serialize(packet, ip_id, frame_));
-  if (port_.capture()) lane_.effects->show(frame, false, lane_.host.now());
+  if (port_.capture()) datapath_.effects->show(frame, false, datapath_.host.now());
   faults_.transmit(frame, packet.route.local);
 }
 
@@ -37,13 +37,13 @@ void PortFaults::receive(std::span<const std::byte> frame) {
 }
 
 void PortFaults::send(std::span<const std::byte> frame) {
-  if (port_.addresses.active()) lane_.effects->send_unseen(frame, lane_.host.now());
+  if (port_.addresses.active()) datapath_.effects->send_unseen(frame, datapath_.host.now());
 }
 
 void PortFaults::accept(std::span<const std::byte> frame, bool inside) {
   port_.accept(frame, inside);
 }
 
-void PortFaults::fatal(std::uint32_t code) { lane_.fatal(code); }
+void PortFaults::fatal(std::uint32_t code) { datapath_.fatal(code); }
 
 }  // namespace tern

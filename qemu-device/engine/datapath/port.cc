@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "lane/port.h"
+#include "datapath/port.h"
 
 #include <utility>
 
-#include "lane/lane.h"
-#include "lane/port_faults.h"
+#include "datapath/datapath.h"
+#include "datapath/port_faults.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
 
 namespace tern {
 
-Port::Port(Lane& lane, const Table<Qp>& qps)
-    : lane_(lane),
+Port::Port(DataPath& datapath, const Table<Qp>& qps)
+    : datapath_(datapath),
       qps_(qps),
-      capture_(lane.device.config.capture),
-      addresses(lane.device.config.mac, lane.device.config.max_mtu, lane.device.config.link_speed),
-      ethernet(lane, addresses) {
+      capture_(datapath.device.config.capture),
+      addresses(datapath.device.config.mac, datapath.device.config.max_mtu,
+                datapath.device.config.link_speed),
+      ethernet(datapath, addresses) {
   ethernet.capture = capture_;
 }
 
@@ -24,7 +25,7 @@ Port::~Port() = default;
 // ---- receiving ----
 
 void Port::receive(std::span<const std::byte> frame) {
-  if (faults_ != nullptr && lane_.device.status.enabled() && addresses.active()) [[unlikely]] {
+  if (faults_ != nullptr && datapath_.device.status.enabled() && addresses.active()) [[unlikely]] {
     return faults_->receive(frame);
   }
   accept(frame, false);
@@ -43,9 +44,9 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLay
 
 void Port::accept(std::span<const std::byte> frame, bool inside) {
   // A looped back frame was captured when it was sent.
-  if (capture_ && !inside) lane_.effects->show(frame, true, lane_.host.now());
-  if (!lane_.device.status.enabled() || !addresses.active()) return;
-  Packet& packet = lane_.rx_packet;
+  if (capture_ && !inside) datapath_.effects->show(frame, true, datapath_.host.now());
+  if (!datapath_.device.status.enabled() || !addresses.active()) return;
+  Packet& packet = datapath_.rx_packet;
   Route& route = packet.route;
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
@@ -58,7 +59,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
   switch (parse_packet(frame, at, packet, icrc_mode)) {
     case ParseResult::kOkBadIcrc:
-      lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
     case ParseResult::kOk:
       if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]]
@@ -66,12 +67,12 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
       dispatch(packet);
       break;
     case ParseResult::kBadIcrc:
-      lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
-      if (lane_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_ICRC);
+      datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      if (datapath_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_ICRC);
       break;
     default:
-      lane_.counters.add(TERN_CNT_RX_MALFORMED);
-      if (lane_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_MALFORMED);
+      datapath_.counters.add(TERN_CNT_RX_MALFORMED);
+      if (datapath_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_MALFORMED);
       break;
   }
   packet.payload.clear();
@@ -81,16 +82,16 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
 
 std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
-  Counters& counters = lane_.counters;
+  Counters& counters = datapath_.counters;
   counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
-  if (lane_.log != nullptr) [[unlikely]]
+  if (datapath_.log != nullptr) [[unlikely]]
     log(TERN_LOG_RECEIVED, packet);
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
     if (const auto n = multicast.deliver(packet, except)) {
-      lane_.charge_sender(*n * (packet.payload.size() + kPacketCost));
+      datapath_.charge_sender(*n * (packet.payload.size() + kPacketCost));
       return *n;
     }
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
@@ -102,34 +103,34 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
     }
   }
   counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
-  if (lane_.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_NO_QP);
+  if (datapath_.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_NO_QP);
   return 0;
 }
 
 // ---- sending ----
 
 std::uint32_t Port::emit(Packet& packet) {
-  Lane& lane = lane_;
+  DataPath& datapath = datapath_;
   const std::uint32_t train = std::exchange(packet.train, 1);
   const std::uint32_t cost =
       static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
-  lane.charge(cost);
-  if (lane.log != nullptr) [[unlikely]]
+  datapath.charge(cost);
+  if (datapath.log != nullptr) [[unlikely]]
     log(TERN_LOG_SENT, packet);
   if (!addresses.active()) {  // lost, as on a wire that is down
-    if (lane.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
+    if (datapath.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
     return 1;
   }
-  lane.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
-  lane.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
+  datapath.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
+  datapath.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
   if (faults_ != nullptr) [[unlikely]] {
     faults_->emit(packet, ip_id_++);
     if (packet.route.local) return 1;
   } else if (!packet.route.local || capture_) {
-    const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
+    const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
-    lane.effects->commit_frame(len, !packet.route.local,
-                               capture_ ? lane.host.now() : lane.recently());
+    datapath.effects->commit_frame(len, !packet.route.local,
+                                   capture_ ? datapath.host.now() : datapath.recently());
   }
   if (packet.route.local) {
     packet.train = train;
@@ -139,7 +140,7 @@ std::uint32_t Port::emit(Packet& packet) {
     const Qp* const sender = qps_.find(packet.src_qp.value);
     const bool skip = sender != nullptr && (sender->flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0;
     const std::uint32_t copies = dispatch(packet, skip ? sender : nullptr);
-    lane.charge(cost * copies);
+    datapath.charge(cost * copies);
     return 1 + copies;
   }
   return 1;
@@ -148,7 +149,7 @@ std::uint32_t Port::emit(Packet& packet) {
 // ---- life cycle ----
 
 void Port::allow_trains() {
-  lane_.allow_trains(faults_ == nullptr && !capture_ && lane_.log == nullptr);
+  datapath_.allow_trains(faults_ == nullptr && !capture_ && datapath_.log == nullptr);
 }
 
 void Port::set_log(EventLog* log) {
@@ -164,7 +165,7 @@ void Port::set_capture(bool capture) {
 void Port::set_link(bool up) {
   if (up == addresses.link_up()) return;
   addresses.set_link(up);
-  lane_.async_events.raise(TERN_EV_PORT_CHANGE, 1);
+  datapath_.async_events.raise(TERN_EV_PORT_CHANGE, 1);
 }
 
 void Port::forget() {
@@ -184,8 +185,8 @@ bool Port::set_faults(std::string_view text, std::string& error) {
   if (!change) return false;
   if (injector_ == nullptr) {
     if (change->rules.empty()) return true;
-    injector_ = std::make_unique<PortFaults>(*this, lane_);
-    injector_->rules().log = lane_.log;
+    injector_ = std::make_unique<PortFaults>(*this, datapath_);
+    injector_->rules().log = datapath_.log;
   }
   if (!injector_->change(std::move(*change), error)) return false;
   faults_ = injector_->rules().empty() ? nullptr : injector_.get();

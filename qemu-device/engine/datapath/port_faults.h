@@ -14,12 +14,12 @@
 
 namespace tern {
 
-class Lane;
+class DataPath;
 class Port;
 
 class PortFaults final : public Faults::Port {
  public:
-  PortFaults(tern::Port& port, Lane& lane);
+  PortFaults(tern::Port& port, DataPath& datapath);
   ~PortFaults() override;
   PortFaults(const PortFaults&) = delete;
   PortFaults& operator=(const PortFaults&) = delete;
@@ -38,7 +38,7 @@ class PortFaults final : public Faults::Port {
 
  private:
   tern::Port& port_;
-  Lane& lane_;
+  DataPath& datapath_;
   Faults faults_;
   std::vector<std::byte> frame_;  // being sent
 };

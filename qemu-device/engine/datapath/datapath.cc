@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "lane/lane.h"
+#include "datapath/datapath.h"
 
 #include <algorithm>
 #include <atomic>
 
+#include "datapath/port.h"
 #include "eth/rx_frame.h"
-#include "lane/port.h"
 #include "transport/segments.h"
 
 namespace tern {
@@ -27,74 +27,80 @@ constexpr std::uint32_t visits_for(std::uint32_t budget) {
 
 }  // namespace
 
-Lane::Lane(Host& host_, DeviceState& device_, Memory& memory_, const Table<Qp>& qps,
-           const Table<Srq>& srqs, Port& port)
+DataPath::DataPath(Host& host_, DeviceState& device_, Memory& memory_, const Table<Qp>& qps,
+                   const Table<Srq>& srqs, Port& port)
     : Context(host_, device_, memory_),
       sq_poller(*this, device_.config.doorbell_cost),
       rx_packet(host_),
       qps_(qps),
       srqs_(srqs),
       port_(port),
-      kernel_events_([](void* self) { static_cast<Lane*>(self)->flush_events(); }, this) {
+      kernel_events_([](void* self) { static_cast<DataPath*>(self)->flush_events(); }, this) {
   trains_ = !device.config.capture;
   set_congestion(device.config.congestion);
 }
 
 // ---- Context: functions for the layers below ----
 
-void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
+void Context::schedule(Qp& qp) { static_cast<DataPath*>(this)->make_ready(qp); }
 
 void Context::unschedule(Qp& qp) { qp.ready.unlink(); }
 
 void Context::charge(std::uint32_t cost) {
-  static_cast<Lane*>(this)->emitted_ += cost;
+  static_cast<DataPath*>(this)->emitted_ += cost;
   spend(cost);
 }
 
-void Context::forget_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.forget(qp); }
+void Context::forget_polled(Qp& qp) { static_cast<DataPath*>(this)->sq_poller.forget(qp); }
 
-void Context::release_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.release(qp); }
+void Context::release_polled(Qp& qp) { static_cast<DataPath*>(this)->sq_poller.release(qp); }
 
-std::uint32_t Context::emit(Packet& packet) { return static_cast<Lane*>(this)->port_.emit(packet); }
+std::uint32_t Context::emit(Packet& packet) {
+  return static_cast<DataPath*>(this)->port_.emit(packet);
+}
 
-void Context::notify_peer(Qp& qp) { static_cast<Lane*>(this)->notifying_.push_back(qp.notifying); }
+void Context::notify_peer(Qp& qp) {
+  static_cast<DataPath*>(this)->notifying_.push_back(qp.notifying);
+}
 
 std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                       Qpn dst) const {
-  return static_cast<const Lane*>(this)->port_.addresses.resolve(av, port, src, dst);
+  return static_cast<const DataPath*>(this)->port_.addresses.resolve(av, port, src, dst);
 }
 
 std::uint32_t Context::path_mtu() const {
-  return static_cast<const Lane*>(this)->port_.addresses.path_mtu();
+  return static_cast<const DataPath*>(this)->port_.addresses.path_mtu();
 }
 
-std::uint32_t Context::mtu() const { return static_cast<const Lane*>(this)->port_.addresses.mtu(); }
+std::uint32_t Context::mtu() const {
+  return static_cast<const DataPath*>(this)->port_.addresses.mtu();
+}
 
 std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes,
                                   const Connection& from) {
-  auto* const lane = static_cast<Lane*>(this);
-  const std::uint64_t before = lane->received;
-  lane->port_.ethernet.emit(
+  auto* const datapath = static_cast<DataPath*>(this);
+  const std::uint64_t before = datapath->received;
+  datapath->port_.ethernet.emit(
       room, bytes, {from.number().value, (from.flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0});
-  const auto cost = static_cast<std::uint32_t>(bytes + kPacketCost + (lane->received - before));
-  lane->charge(cost);
+  const auto cost = static_cast<std::uint32_t>(bytes + kPacketCost + (datapath->received - before));
+  datapath->charge(cost);
   return cost;
 }
 
 bool Context::takes_frames(std::uint32_t qpn) const {
-  const Qp* const qp = static_cast<const Lane*>(this)->qps_.find(qpn);
+  const Qp* const qp = static_cast<const DataPath*>(this)->qps_.find(qpn);
   return qp != nullptr && qp->transport() == Transport::kRaw && qp->receives();
 }
 
 bool Context::receive_frame(std::uint32_t qpn, const RxFrame& frame) {
-  auto* const lane = static_cast<Lane*>(this);
-  Qp* const qp = lane->qps_.find(qpn);
-  lane->charge_sender(frame.bytes.size() + kPacketCost);
+  auto* const datapath = static_cast<DataPath*>(this);
+  Qp* const qp = datapath->qps_.find(qpn);
+  datapath->charge_sender(frame.bytes.size() + kPacketCost);
   return qp != nullptr && qp->receive(frame);
 }
 
 Srq* Context::find_srq(std::uint32_t number) const {
-  return static_cast<const Lane*>(this)->srqs_.find(number);
+  return static_cast<const DataPath*>(this)->srqs_.find(number);
 }
 
 Srq* Context::find_srq(const SrqRef& ref) const {
@@ -103,18 +109,18 @@ Srq* Context::find_srq(const SrqRef& ref) const {
 }
 
 void Context::xrc_cq_failed() {
-  auto* const lane = static_cast<Lane*>(this);
-  lane->xrc_unseen_ = lane->qps_.end();
+  auto* const datapath = static_cast<DataPath*>(this);
+  datapath->xrc_unseen_ = datapath->qps_.end();
 }
 
 // ---- life cycle ----
 
-void Lane::enable(std::uint32_t uar_pages) {
+void DataPath::enable(std::uint32_t uar_pages) {
   uars.enable(uar_pages);
   uars.add(TERN_UAR_KERNEL, kernel_events_);
 }
 
-void Lane::reset() {
+void DataPath::reset() {
   xrc_unseen_ = 0;
   flushing_ = false;
   async_events.clear();
@@ -123,28 +129,28 @@ void Lane::reset() {
   uars.reset();
 }
 
-void Lane::read_arms() {
+void DataPath::read_arms() {
   if (written_cqs.empty()) return;
   // Software stores the word, issues a full barrier, and then checks for CQEs.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   while (Cq* const cq = written_cqs.pop_front()) cq->arm();
 }
 
-void Lane::flush_events() {
+void DataPath::flush_events() {
   flushing_ = async_events.flush(kEvents);
   flushing_ |= page_faults.flush(kEvents);
 }
 
 // Checks the queues of doorbell pages that were rung. Returns the cost, which is at most about half
 // of the budget, so that some is left for the queues with work.
-std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
+std::uint32_t DataPath::check_pages(std::uint32_t budget) {
   if (!uars.pending()) [[likely]]
     return 0;
   return uars.run(visits_for(budget)) * kVisitCost;
 }
 
 // Notifies users of CQs that have failed, with the same limit.
-std::uint32_t Lane::notify_cq_users(std::uint32_t budget) {
+std::uint32_t DataPath::notify_cq_users(std::uint32_t budget) {
   const std::uint32_t most = visits_for(budget);
   std::uint32_t left = most;
   while (Cq* const cq = failed_cqs.front()) {
@@ -154,7 +160,7 @@ std::uint32_t Lane::notify_cq_users(std::uint32_t budget) {
 }
 
 // Looks for XRC targets that hold a WQE whose CQ has failed, with the same limit.
-std::uint32_t Lane::walk_xrc_targets(std::uint32_t budget) {
+std::uint32_t DataPath::walk_xrc_targets(std::uint32_t budget) {
   std::uint32_t n = 0;
   for (const std::uint32_t most = visits_for(budget); n < most && xrc_unseen_ != 0; ++n) {
     ++visits;
@@ -166,7 +172,7 @@ std::uint32_t Lane::walk_xrc_targets(std::uint32_t budget) {
 }
 
 // Returns whether more are left.
-bool Lane::send_notifications() {
+bool DataPath::send_notifications() {
   for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i)
     port_.send_notification(*notifying_.pop_front());
   return !notifying_.empty();
@@ -174,7 +180,7 @@ bool Lane::send_notifications() {
 
 // ---- scheduling ----
 
-void Lane::make_ready(Qp& qp) {
+void DataPath::make_ready(Qp& qp) {
   if (qp.ready.linked()) return;
   qp.prefetch();
   if (const Route* const route = qp.route(); route != nullptr && route->local) {
@@ -185,7 +191,7 @@ void Lane::make_ready(Qp& qp) {
 
 // Round robin by bytes. A turn that the budget cuts short continues in the next run. All bytes sent
 // in a turn are charged, even if the last packet exceeded what was left of it.
-bool Lane::run_qps(std::uint32_t budget) {
+bool DataPath::run_qps(std::uint32_t budget) {
   while (!ready_.empty() && budget > 0 && device.status.enabled()) {
     Qp& qp = *ready_.pop_front();
     std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
@@ -210,7 +216,7 @@ bool Lane::run_qps(std::uint32_t budget) {
 
 // Executes operations of tag lists in turn. Returns the cost, which is at most about half of the
 // budget.
-std::uint32_t Lane::run_tags(std::uint32_t budget) {
+std::uint32_t DataPath::run_tags(std::uint32_t budget) {
   constexpr std::uint32_t kTurn = 4096;
   std::uint32_t spent = 0;
   while (spent < budget / 2) {
@@ -223,10 +229,10 @@ std::uint32_t Lane::run_tags(std::uint32_t budget) {
   return spent;
 }
 
-bool Lane::run(std::uint32_t budget, bool more) {
+bool DataPath::run(std::uint32_t budget, bool more) {
   unfinished_ = more;
   if (!device.status.enabled()) return more;
-  budget -= std::min(budget, look_at_pages(budget));
+  budget -= std::min(budget, check_pages(budget));
   if (flushing_) [[unlikely]]
     flush_events();
   if (!failed_cqs.empty()) [[unlikely]]
@@ -238,9 +244,9 @@ bool Lane::run(std::uint32_t budget, bool more) {
   if (!tag_lists.empty()) [[unlikely]]
     budget -= std::min(budget, run_tags(std::max(budget, 2U)));
   more |= uars.pending() || !tag_lists.empty();
-  if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.look();
+  if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.poll();
   if (port_.ethernet.waiting()) more |= port_.ethernet.run(budget);
-  if (sq_poller.any()) sq_poller.look();
+  if (sq_poller.any()) sq_poller.poll();
   more |= run_qps(budget);
   // Last, because the QPs have read the clock by now.
   if (timers.next() != kNever) more |= timers.run(now(), kTimers) || !ready_.empty();
@@ -250,19 +256,19 @@ bool Lane::run(std::uint32_t budget, bool more) {
   return more || polls();
 }
 
-bool Lane::look() {
+bool DataPath::poll() {
   if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() ||
       !tag_lists.empty() || flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty()) {
     return true;
   }
-  sq_poller.look();
-  port_.ethernet.tx_poller.look();
+  sq_poller.poll();
+  port_.ethernet.tx_poller.poll();
   return !ready_.empty() || port_.ethernet.waiting() || !polls();
 }
 
-bool Lane::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }
+bool DataPath::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }
 
-void Lane::allow_polling(Nanos from) {
+void DataPath::allow_polling(Nanos from) {
   sq_poller.allow(from);
   port_.ethernet.tx_poller.allow(from);
 }
