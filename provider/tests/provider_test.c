@@ -572,7 +572,7 @@ static void *polling_device(void *arg)
 
 	while (done < HANDOVERS) {
 		if (!last_kick()) {
-			if (++empty % 1024 == 0)
+			if (++empty % 64 == 0)
 				sched_yield();
 			continue;
 		}
@@ -600,7 +600,7 @@ static void test_handover(void)
 	for (i = 0; i < HANDOVERS; i++) {
 		CHECK(!tern_post_send(&shared_qp->vqp.qp, &wr, &bad));
 		while (!tern_poll_cq(&shared_cq->vcq.cq, 1, &wc))
-			if (++empty % 1024 == 0)
+			if (++empty % 64 == 0)
 				sched_yield();
 	}
 	pthread_join(device, NULL);
