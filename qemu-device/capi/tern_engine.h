@@ -226,7 +226,7 @@ typedef struct TernFrame {
   bool shown;   /* false: not seen by the capture tap */
   /*
    * Device clock in ns when it was created; of a RoCE frame without capture,
-   * when the tern_engine_run() that created it began.
+   * at most the work of some packets earlier.
    */
   uint64_t time;
 } TernFrame;
@@ -249,8 +249,8 @@ bool tern_engine_effects_hold(TernEffects *fx);
 void tern_engine_effects_release(TernEffects *fx, uint32_t holds);
 
 /*
- * Device clock of the next timer expiry, UINT64_MAX for none. Call it after
- * each run.
+ * Device clock at which tern_engine_run() is due for a timer, or earlier;
+ * UINT64_MAX for none. Call it after each run.
  */
 uint64_t tern_engine_next_deadline(const TernEngine *e);
 

@@ -29,6 +29,7 @@ EventWriter::EventWriter(Device& device, Host& host, const EventFile& file)
   write(&header, sizeof(header));
   device.log_events(file.records);
   log_ = device.datapath.log;
+  assert(log_ != nullptr);
   const SignalsBlocked blocked;
   thread_ = std::thread(&EventWriter::loop, this);
 }

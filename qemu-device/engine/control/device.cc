@@ -124,6 +124,7 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 }
 
 bool Device::run(std::uint32_t budget) {
+  datapath.time_passes();
   // Allocations of device memory share the budget with QPs and Ethernet queues.
   const std::uint32_t most = budget - budget / 2;
   std::uint32_t left = most;

@@ -52,7 +52,7 @@ class Device {
   }
   void end_burst() {
     port.ethernet.end_burst();
-    datapath.read_arms();
+    if (registry.status.enabled()) datapath.read_arms();
   }
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
@@ -67,14 +67,15 @@ class Device {
   void free_effects(EffectsBatch* batch) { batches_.free(batch); }
   // Switches off a rule of core/rules.h.
   bool set_mutation(std::string_view rule) { return registry.memory.rules.mutations.set(rule); }
-  // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
-  // runs then.
+  // Device time at which run() is due for a timer, or earlier: run() then finds nothing to do.
+  // kNever while the device is not enabled, because nothing runs then.
   [[nodiscard]] Nanos next_deadline() const { return datapath.next_deadline(); }
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error) {
     return port.set_faults(text, error);
   }
   [[nodiscard]] std::string faults() const { return port.faults(); }
   // Logs events in a ring of `records`, a power of two, or no longer with 0. Throws std::bad_alloc.
+  // Nobody may read the former ring.
   void log_events(std::size_t records);
   // Statistics for traces and monitors.
   struct Info {

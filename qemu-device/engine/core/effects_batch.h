@@ -26,8 +26,7 @@ class EffectsBatch {
     std::span<const std::byte> bytes;  // whole Ethernet frame, without FCS
     bool to_wire;                      // false: seen by the capture tap only
     bool shown;                        // false: not seen by the capture tap
-    // Device clock in ns when it was created; of a RoCE frame without capture, when the run() that
-    // created it began.
+    // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
     Nanos time;
   };
 

@@ -171,11 +171,9 @@ std::uint32_t DataPath::walk_xrc_targets(std::uint32_t budget) {
   return n * kVisitCost;
 }
 
-// Returns whether more are left.
-bool DataPath::send_notifications() {
+void DataPath::send_notifications() {
   for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i)
     port_.send_notification(*notifying_.pop_front());
-  return !notifying_.empty();
 }
 
 // ---- scheduling ----
@@ -191,7 +189,7 @@ void DataPath::make_ready(Qp& qp) {
 
 // Round robin by bytes. A turn that the budget cuts short continues in the next run. All bytes sent
 // in a turn are charged, even if the last packet exceeded what was left of it.
-bool DataPath::run_qps(std::uint32_t budget) {
+void DataPath::run_qps(std::uint32_t budget) {
   while (!ready_.empty() && budget > 0 && device.status.enabled()) {
     Qp& qp = *ready_.pop_front();
     std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
@@ -211,7 +209,6 @@ bool DataPath::run_qps(std::uint32_t budget) {
       make_ready(qp);
     }
   }
-  return !ready_.empty() && device.status.enabled();
 }
 
 // Executes operations of tag lists in turn. Returns the cost, which is at most about half of the
@@ -240,30 +237,32 @@ bool DataPath::run(std::uint32_t budget, bool more) {
   if (xrc_unseen_ != 0) [[unlikely]]
     budget -= std::min(budget, walk_xrc_targets(budget));
   if (!notifying_.empty()) [[unlikely]]
-    more |= send_notifications();
+    send_notifications();
   if (!tag_lists.empty()) [[unlikely]]
     budget -= std::min(budget, run_tags(std::max(budget, 2U)));
-  more |= uars.pending() || !tag_lists.empty();
   if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.poll();
-  if (port_.ethernet.waiting()) more |= port_.ethernet.run(budget);
+  if (port_.ethernet.waiting()) port_.ethernet.run(budget);
   if (sq_poller.any()) sq_poller.poll();
-  more |= run_qps(budget);
-  // Last, because the QPs have read the clock by now.
-  if (timers.next() != kNever) more |= timers.run(now(), kTimers) || !ready_.empty();
-  time_passes();
-  more |= flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty();
+  run_qps(budget);
+  // Last, because the QPs have read the clock by now. A timer may make work of any kind.
+  if (device.status.enabled()) {
+    if (timers.next() != kNever) more |= timers.run(now(), kTimers);
+    more |= waits();
+  }
   unfinished_ = more;
   return more || polls();
 }
 
+bool DataPath::waits() const {
+  return !ready_.empty() || !notifying_.empty() || uars.pending() || !tag_lists.empty() ||
+         flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty() || port_.ethernet.waiting();
+}
+
 bool DataPath::poll() {
-  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() ||
-      !tag_lists.empty() || flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty()) {
-    return true;
-  }
+  if (unfinished_ || waits()) return true;
   sq_poller.poll();
   port_.ethernet.tx_poller.poll();
-  return !ready_.empty() || port_.ethernet.waiting() || !polls();
+  return waits() || !polls();
 }
 
 bool DataPath::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }

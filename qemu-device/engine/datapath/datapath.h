@@ -36,9 +36,8 @@ class DataPath final : public Context {
   // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
   // is polled any more.
   bool poll();
-  // When the next timer expires. The host may wait until then, so this step ends.
+  // When run() is due for a timer, or earlier: see Timer::arm_lazily().
   [[nodiscard]] Nanos next_deadline() const {
-    time_passes();
     return device.status.enabled() ? timers.next() : kNever;
   }
 
@@ -53,8 +52,6 @@ class DataPath final : public Context {
     device.congestion = congestion_preset_ = params;
   }
   void allow_trains(bool allow) { trains_ = allow; }
-  // When the clock was read last.
-  [[nodiscard]] Nanos recently() const { return now_; }
 
   UarPages uars;
   SqPoller sq_poller;
@@ -63,12 +60,14 @@ class DataPath final : public Context {
  private:
   friend class Context;
   [[nodiscard]] std::uint32_t check_pages(std::uint32_t budget);
-  bool run_qps(std::uint32_t budget);
-  bool send_notifications();
+  void run_qps(std::uint32_t budget);
+  void send_notifications();
   [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
   [[nodiscard]] std::uint32_t notify_cq_users(std::uint32_t budget);
   [[nodiscard]] std::uint32_t walk_xrc_targets(std::uint32_t budget);
   void make_ready(Qp& qp);
+  // Whether run() would find something to do.
+  [[nodiscard]] bool waits() const;
   [[nodiscard]] bool polls() const;
 
   const Table<Qp>& qps_;

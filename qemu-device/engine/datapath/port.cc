@@ -130,7 +130,7 @@ std::uint32_t Port::emit(Packet& packet) {
     const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
     datapath.effects->commit_frame(len, !packet.route.local,
-                                   capture_ ? datapath.host.now() : datapath.recently());
+                                   capture_ ? datapath.host.now() : datapath.now());
   }
   if (packet.route.local) {
     packet.train = train;

@@ -81,6 +81,7 @@ bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent)
     // Include the copies of a looped back frame.
     cost += static_cast<std::uint32_t>(context_.received - before);
     if (q.broken) return false;
+    context_.spend(cost);
     spent = cost < UINT32_MAX - spent ? spent + cost : UINT32_MAX;
   }
   return q.large->segments || q.ci != q.pi;

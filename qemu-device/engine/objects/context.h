@@ -46,9 +46,9 @@ class Context {
   void release_polled(Qp& qp);
 
   // ---- time ----
-  // The time of this step, for which the clock is read at most once. CQEs are stamped with it. It
-  // is not before the WQE was posted or the packet arrived, and at most the work of kStep bytes
-  // earlier than the CQE.
+  // The time of this step, for which the clock is read at most once. A call of the host begins a
+  // step, and reading a producer index or the work of kStep bytes another one. CQEs are stamped
+  // with it: not before the WQE was posted or the packet arrived.
   [[nodiscard]] Nanos now() {
     if (!time_known_) {
       now_ = host.now();
@@ -56,8 +56,8 @@ class Context {
     }
     return now_;
   }
-  // A step ends: the next now() reads the clock.
-  void time_passes() const { time_known_ = false; }
+  // Begins a step: the next now() reads the clock.
+  void time_passes() { time_known_ = false; }
   // Reads the index of `record` up to which software has posted WQEs. That may be as late as now.
   [[nodiscard]] std::optional<std::uint32_t> producer_index(const Record& record,
                                                             std::size_t offset) {
@@ -166,11 +166,11 @@ class Context {
   ~Context() = default;
 
   bool trains_ = true;
-  Nanos now_ = 0;  // when the clock was read last
 
  private:
-  mutable bool time_known_ = false;  // whether now_ is valid
-  std::uint32_t step_ = 0;  // cost of the work since the clock was read
+  Nanos now_ = 0;
+  bool time_known_ = false;  // whether now_ is valid
+  std::uint32_t step_ = 0;   // cost of the work since the clock was read
 };
 
 }  // namespace tern

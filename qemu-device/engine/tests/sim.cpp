@@ -71,7 +71,10 @@ void SimNode::collect() {
       --sim.pcap_left_;
       sim.pcap_->frame(sim.now(), bytes);
     }
-    if (f.to_wire) sim.send(*this, bytes);
+    if (f.to_wire) {
+      EXPECT_EQ(f.time, host.clock) << "an old time stamp";
+      sim.send(*this, bytes);
+    }
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
     if (!((fx.vectors()[v / 64] >> (v % 64)) & 1)) continue;

@@ -478,6 +478,7 @@ bool Qp::flush_rq(std::uint32_t& allowance) {
     cqe.flags = TERN_CQE_F_RECV;
     counters().add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
     complete_recv(cqe);
+    context_.spend(kPacketCost);
     allowance -= std::min(allowance, kPacketCost);
   }
   return false;

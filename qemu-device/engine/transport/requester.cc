@@ -150,6 +150,7 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   // Earlier WQEs may need the key until they complete, if only for a retransmission.
   if (wqe.opcode == TERN_WR_LOCAL_INV && next_.wqe != oldest_.wqe) return false;
   allowance -= std::min(allowance, kPacketCost);
+  qp_.context().spend(kPacketCost);
   wqe.status = execute_local(wqe);
   const bool failed = wqe.failed();
   if (!failed) {

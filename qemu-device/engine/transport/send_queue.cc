@@ -252,6 +252,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
   while (oldest_.wqe != end) {
     if (allowance == 0) return true;
     allowance -= std::min(allowance, kPacketCost);
+    qp_.context().spend(kPacketCost);
     tern_sq_hdr hdr{};
     if (window_.is_open() && is_before(oldest_.wqe, fetched_)) {
       // The bind has changed the key, so software must learn that it succeeded.

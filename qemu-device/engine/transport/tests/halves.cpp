@@ -62,6 +62,7 @@ std::uint32_t Context::mtu() const { return 1500; }
 Srq* Context::find_srq(std::uint32_t) const { return nullptr; }
 Srq* Context::find_srq(const SrqRef&) const { return nullptr; }
 void Context::xrc_cq_failed() {}
+void Context::charge(std::uint32_t) {}
 
 // ---- the seam: Connection ----
 
