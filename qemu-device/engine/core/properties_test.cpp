@@ -61,7 +61,7 @@ TEST(Properties, FindTheWordsOfAChoice) {
   const Property& icrc = named("icrc");
   EXPECT_EQ(icrc.index_of("check"), 0U);
   EXPECT_EQ(icrc.index_of("off"), 2U);
-  for (const char* word : {"", "chec", "check|warn", "on"}) {
+  for (const char* word : {"", "checks", "check|warn", "on"}) {
     EXPECT_EQ(icrc.index_of(word), std::nullopt) << word;
   }
 }
