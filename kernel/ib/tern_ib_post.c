@@ -345,14 +345,16 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 	struct tern_wq *sq = &qp->kern.sq;
+	enum ib_qp_state state;
 	unsigned long flags;
 	int err = 0;
 	u32 first;
 
 	spin_lock_irqsave(&sq->lock, flags);
 	first = sq->pi;
-	if (READ_ONCE(qp->state) < IB_QPS_RTS)
-		err = tern_refuse(dev, -EINVAL, "send in state %d", qp->state);
+	state = READ_ONCE(qp->state);
+	if (state < IB_QPS_RTS)
+		err = tern_refuse(dev, -EINVAL, "send in state %d", state);
 	while (wr && !err) {
 		err = tern_post_one_send(qp, wr);
 		if (!err)
@@ -413,14 +415,16 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 	struct tern_wq *rq = &qp->kern.rq;
+	enum ib_qp_state state;
 	unsigned long flags;
 	int err = 0;
 	u32 first;
 
 	spin_lock_irqsave(&rq->lock, flags);
 	first = rq->pi;
-	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->pages)
-		err = tern_refuse(dev, -EINVAL, "receive in state %d", qp->state);
+	state = READ_ONCE(qp->state);
+	if (state == IB_QPS_RESET || !rq->pages)
+		err = tern_refuse(dev, -EINVAL, "receive in state %d", state);
 	while (wr && !err) {
 		err = tern_post_one_recv(qp, wr);
 		if (!err)
