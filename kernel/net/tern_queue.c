@@ -475,6 +475,10 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 	struct tern_net *net = ch->net;
 	int err;
 
+	/* While the channel can still take frames. */
+	err = tern_steer_detach(net, ch->index);
+	if (err)
+		return err;
 	tern_channel_stop(ch);
 	__netif_tx_lock_bh(txq);
 	netif_tx_stop_queue(txq);
@@ -482,19 +486,14 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 	/* For the end of the last poll. */
 	synchronize_net();
 	tern_dim_stop(ch);
-	err = tern_steer_detach(net, ch->index);
-	if (err)
-		return err;
 	tern_channel_destroy(ch);
 	net->xsk_pools[ch->index] = pool;
 	err = tern_channel_create(ch, config);
-	if (!err)
-		err = tern_steer_attach(net, ch->index);
 	if (err)
 		return err;
 	tern_channel_start(ch);
 	netif_tx_wake_queue(txq);
-	return 0;
+	return tern_steer_attach(net, ch->index);
 }
 
 /* The same for all queues: without another channel, nothing can take the frames. */

@@ -46,6 +46,13 @@ static void tern_test_moderate(struct tern_test_net *fake, const struct tern_cmd
 	fake->periods[tern_test_cq_slot(le32_to_cpu(cmd->cqn))] = le16_to_cpu(cmd->period);
 }
 
+/* Counts a command that changes steering while the channel is stopped. */
+static void tern_test_steered(struct tern_test_net *fake)
+{
+	if (fake->steered && !READ_ONCE(fake->steered->up))
+		fake->steered_late++;
+}
+
 /* Executes a command of steering. Returns whether it creates an object. */
 static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *in)
 {
@@ -55,6 +62,7 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 		WRITE_ONCE(fake->rss_groups, fake->rss_groups + 1);
 		return true;
 	case TERN_CMD_MODIFY_RSS:
+		tern_test_steered(fake);
 		memcpy(&fake->rss, in, sizeof(fake->rss));
 		return false;
 	case TERN_CMD_DESTROY_RSS:
@@ -65,6 +73,7 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 		WRITE_ONCE(fake->flows, fake->flows + 1);
 		return true;
 	case TERN_CMD_DESTROY_FLOW:
+		tern_test_steered(fake);
 		WRITE_ONCE(fake->flows, fake->flows - 1);
 		return false;
 	case TERN_CMD_SET_RX_DEFAULT:

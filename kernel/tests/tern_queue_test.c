@@ -347,6 +347,11 @@ static int tern_test_set_pool(struct kunit *test, u16 qid)
 	return err;
 }
 
+static bool tern_test_is_up(struct kunit *test)
+{
+	return READ_ONCE(tern_test_net(test)->queues_up);
+}
+
 /* Another pool of an AF_XDP socket recreates the queues of its channel only. */
 static void tern_test_replace(struct kunit *test)
 {
@@ -375,7 +380,10 @@ static void tern_test_replace(struct kunit *test)
 		ids[i] = tern_test_channel(test, i)->rx.id;
 
 	fake->eth_created = 0;
+	fake->steered = tern_test_channel(test, 2);
 	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	fake->steered = NULL;
+	KUNIT_EXPECT_EQ(test, fake->steered_late, 0);
 	KUNIT_EXPECT_EQ(test, fake->eth_created, 2);
 	for (i = 0; i < 4; i++)
 		KUNIT_EXPECT_EQ(test, tern_test_channel(test, i)->rx.id == ids[i], i != 2);
@@ -386,11 +394,6 @@ static void tern_test_replace(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 2), NETDEV_TX_OK);
 	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 2)->tx.pi, 1);
-}
-
-static bool tern_test_is_up(struct kunit *test)
-{
-	return READ_ONCE(tern_test_channel(test, 2)->up);
 }
 
 /* If the device refuses, all queues are recreated, once it accepts them. */
