@@ -496,7 +496,7 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 	return tern_steer_attach(net, ch->index);
 }
 
-/* The same for all queues: without another channel, nothing can take the frames. */
+/* The same for all queues, if no other channel can take the frames. */
 static int tern_queues_replace(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
 {
 	tern_queues_stop(net);
@@ -517,7 +517,8 @@ int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 
 		net->xsk_pools[qid] = pool;
 		return 0;
 	}
-	if (net->queues_up && queues->config.channels > 1 && qid < queues->config.channels)
+	if (net->queues_up && qid < queues->config.channels &&
+	    tern_steer_substitute(net, qid) != TERN_NO_CHANNEL)
 		err = tern_channel_replace(&queues->channel[qid], &queues->config, pool);
 	else
 		err = tern_queues_replace(net, pool, qid);

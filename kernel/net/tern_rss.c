@@ -107,7 +107,7 @@ static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 i
 		/* After a reset there may be fewer channels. */
 		index = rss->indir[i] % queues->config.channels;
 		if (index == net->steer.detached)
-			index = (index + 1) % queues->config.channels;
+			index = net->steer.substitute;
 		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
 }
@@ -218,17 +218,38 @@ static int tern_rss_modify_all(struct tern_net *net)
 }
 
 /**
- * tern_steer_detach() - keep frames from a receive queue
- * @net: the network device, with more than one channel
- * @channel: index of the channel, whose queue can be destroyed then
+ * tern_steer_substitute() - choose the channel that takes the frames of another
+ * @net: the network device, with queues
+ * @channel: index of the other channel
  *
- * The next channel takes its place in RSS groups; its ntuple rules are gone until
+ * The frames may not be for the process whose AF_XDP socket has a channel. RTNL held.
+ *
+ * Return: index of a channel without a pool, or TERN_NO_CHANNEL.
+ */
+unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel)
+{
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	unsigned int i;
+
+	for (i = 0; i < queues->config.channels; i++)
+		if (i != channel && !net->xsk_pools[i])
+			return i;
+	return TERN_NO_CHANNEL;
+}
+
+/**
+ * tern_steer_detach() - keep frames from a receive queue
+ * @net: the network device
+ * @channel: index of the channel, whose queue can be destroyed then; it has a substitute
+ *
+ * The substitute takes its place in RSS groups; its ntuple rules are gone until
  * tern_steer_attach(). RTNL held.
  *
  * Return: 0, or an error, after which all steering must be stopped.
  */
 int tern_steer_detach(struct tern_net *net, unsigned int channel)
 {
+	net->steer.substitute = tern_steer_substitute(net, channel);
 	net->steer.detached = channel;
 	tern_ntuple_detach(net, channel);
 	return tern_rss_modify_all(net);

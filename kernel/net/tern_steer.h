@@ -42,12 +42,14 @@ struct tern_rss {
  * @rss: the default RSS group; the core has those of contexts
  * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL if there
  *	is none
+ * @substitute: channel that takes its frames in RSS groups
  * @rules: rules, sorted by location
  * @num_rules: number of @rules
  */
 struct tern_steer {
 	struct tern_rss rss;
 	unsigned int detached;
+	unsigned int substitute;
 	struct list_head rules;
 	unsigned int num_rules;
 };
@@ -56,6 +58,7 @@ struct tern_steer {
 void tern_steer_init(struct tern_net *net);
 int tern_steer_start(struct tern_net *net);
 void tern_steer_stop(struct tern_net *net);
+unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
 int tern_steer_detach(struct tern_net *net, unsigned int channel);
 int tern_steer_attach(struct tern_net *net, unsigned int channel);
 void tern_rss_spread(struct tern_net *net, unsigned int channels);

@@ -63,7 +63,9 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 		return true;
 	case TERN_CMD_MODIFY_RSS:
 		tern_test_steered(fake);
+		fake->old_rss = fake->rss;
 		memcpy(&fake->rss, in, sizeof(fake->rss));
+		fake->rss_modified++;
 		return false;
 	case TERN_CMD_DESTROY_RSS:
 		WRITE_ONCE(fake->rss_groups, fake->rss_groups - 1);

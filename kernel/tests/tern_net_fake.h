@@ -33,6 +33,8 @@ struct tern_test_net {
 	const struct tern_channel *steered;	/* to count in steered_late, or NULL */
 	unsigned int steered_late;	/* commands of steering while it was down */
 	struct tern_cmd_rss rss;		/* last CREATE_RSS or MODIFY_RSS */
+	struct tern_cmd_rss old_rss;		/* the one before */
+	unsigned int rss_modified;	/* MODIFY_RSS, ever */
 	struct tern_cmd_create_flow flow;	/* last CREATE_FLOW */
 	struct tern_cmd_set_rx_default rx_default;
 	u32 old_id;

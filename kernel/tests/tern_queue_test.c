@@ -8,6 +8,7 @@
 #include <linux/rtnetlink.h>
 #include <net/sch_generic.h>
 #include <net/xdp.h>
+#include <net/xsk_buff_pool.h>
 
 #include "tern_net_fake.h"
 #include "tern_util.h"
@@ -396,6 +397,51 @@ static void tern_test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 2)->tx.pi, 1);
 }
 
+/* Frames of a channel that is recreated do not go to the AF_XDP socket of another. */
+static void tern_test_replace_substitute(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+	struct xsk_buff_pool *pool;
+	unsigned int i;
+
+	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	tern_test_many(test);
+	tern_test_open(test);
+	net->xsk_pools[3] = pool;
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	net->xsk_pools[3] = NULL;
+	KUNIT_ASSERT_EQ(test, fake->rss_modified, 2);
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->old_rss.entries[i]),
+				tern_test_channel(test, i % 4 == 2 ? 0 : i % 4)->rx.id);
+	KUNIT_EXPECT_EQ(test, fake->dangling, 0);
+}
+
+/* If all other channels have sockets, all queues are recreated. */
+static void tern_test_replace_all(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+	struct xsk_buff_pool *pool;
+
+	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	tern_test_many(test);
+	KUNIT_ASSERT_EQ(test, tern_test_set_channels(test, 2), 0);
+	tern_test_open(test);
+	net->xsk_pools[1] = pool;
+	/* The first queue fails, so that the device never gets the pool. */
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_ETH_QUEUE);
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 0), -ENOMEM);
+	net->xsk_pools[1] = NULL;
+	WRITE_ONCE(fake->refused, 0);
+	KUNIT_EXPECT_EQ(test, fake->rss_modified, 0);
+	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_is_up, test));
+	KUNIT_EXPECT_EQ(test, fake->eth_queues, 4);
+}
+
 /* If the device refuses, all queues are recreated, once it accepts them. */
 static void tern_test_replace_refused(struct kunit *test)
 {
@@ -426,6 +472,8 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_coalesce_refused),
 	KUNIT_CASE(tern_test_xps),
 	KUNIT_CASE(tern_test_replace),
+	KUNIT_CASE(tern_test_replace_substitute),
+	KUNIT_CASE(tern_test_replace_all),
 	KUNIT_CASE(tern_test_replace_refused),
 	{}
 };
