@@ -513,12 +513,12 @@ int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 
 	struct tern_queues *queues = rtnl_dereference(net->queues);
 	int err;
 
-	if (!net->open) {
+	/* The next start of the channel takes it. */
+	if (!net->open || qid >= queues->config.channels) {
 		net->xsk_pools[qid] = pool;
 		return 0;
 	}
-	if (net->queues_up && qid < queues->config.channels &&
-	    tern_steer_substitute(net, qid) != TERN_NO_CHANNEL)
+	if (net->queues_up && tern_steer_substitute(net, qid) != TERN_NO_CHANNEL)
 		err = tern_channel_replace(&queues->channel[qid], &queues->config, pool);
 	else
 		err = tern_queues_replace(net, pool, qid);

@@ -442,6 +442,18 @@ static void tern_test_replace_all(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fake->eth_queues, 4);
 }
 
+/* The pool of a channel that does not exist recreates no queue. */
+static void tern_test_replace_none(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	fake->eth_created = 0;
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 5), 0);
+	KUNIT_EXPECT_EQ(test, fake->eth_created, 0);
+}
+
 /* If the device refuses, all queues are recreated, once it accepts them. */
 static void tern_test_replace_refused(struct kunit *test)
 {
@@ -474,6 +486,7 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_replace),
 	KUNIT_CASE(tern_test_replace_substitute),
 	KUNIT_CASE(tern_test_replace_all),
+	KUNIT_CASE(tern_test_replace_none),
 	KUNIT_CASE(tern_test_replace_refused),
 	{}
 };
