@@ -165,8 +165,12 @@ static void tern_channel_napi_start(struct tern_channel *ch)
 static void tern_channel_start(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
+	struct netdev_queue *txq = tern_txq(ch);
 
+	/* Senders of XDP frames that see the flag under the lock see the new queue, too. */
+	__netif_tx_lock_bh(txq);
 	WRITE_ONCE(ch->up, true);
+	__netif_tx_unlock_bh(txq);
 	tern_channel_napi_start(ch);
 	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
