@@ -309,7 +309,8 @@ unwind:
  * @num: number of @frames
  * @pooled: the frames are buffers of a receive queue with an XDP program
  *
- * The channel may have stopped unless its own NAPI calls. Softirqs are disabled.
+ * The channel may have stopped, or be about to if its own NAPI calls. Softirqs are
+ * disabled.
  *
  * Return: the number of frames that were taken.
  */
