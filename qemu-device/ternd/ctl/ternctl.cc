@@ -201,7 +201,7 @@ void add_adapter(const Arguments& a, Request& request) {
   const AdapterConfig config = parse_adapter(a.text);
   // The default address depends on files that the daemon cannot read.
   std::string mac;
-  for (const std::uint8_t byte : config.mac) mac += (mac.empty() ? "" : ":") + hex(byte);
+  for (const std::uint8_t byte : config.engine.mac) mac += (mac.empty() ? "" : ":") + hex(byte);
   request.json["text"] = a.text + ",mac=" + mac;
   request.add("listener", listen_at(config.path, 0, socket_rights(config.user, config.group)));
   if (!config.pcap.empty()) request.add("pcap", create_file(config.pcap));
