@@ -123,7 +123,8 @@ class Names(unittest.TestCase):
         self.assertEqual(len(compared), 11, compared)
 
     def test_a_function_that_is_not_there_is_found(self):
-        text = "   * - ``qemu-device/engine/datapath/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
+        file = "qemu-device/engine/datapath/port.cc"
+        text = f"   * - ``{file}``: ``Port::emit()``, ``Port::emits()``\n"
         self.assertEqual(missing_functions(text), ["Port::emits()"])
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
         self.assertEqual(missing_files("``lab/run-vm -- x`` and ``lab/run-it``"), ["lab/run-it"])
