@@ -55,8 +55,8 @@ class Ethernet {
   // ---- sending ----
   // TERN_DB_CMD_ETH_TX through page `uar`. Returns false if the page has no such transmit queue.
   [[nodiscard]] bool kick(std::uint32_t id, std::uint32_t uar);
-  // Sends frames for about `budget` bytes. Returns true if more are waiting.
-  bool run(std::uint32_t budget);
+  // Sends frames for about `budget` bytes.
+  void run(std::uint32_t budget);
   [[nodiscard]] bool waiting() const { return !kicked_.empty(); }
 
   // The sender of a frame. A raw QP's frames to this port's own address are looped back instead of

@@ -41,10 +41,10 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
 
 // Round robin by bytes, like DataPath::run_qps(): a turn that the budget cuts short continues in
 // the next run.
-bool Ethernet::run(std::uint32_t budget) {
+void Ethernet::run(std::uint32_t budget) {
   while (budget > 0 && context_.device.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();
-    if (q == nullptr) return false;
+    if (q == nullptr) return;
     std::uint32_t turn = q->turn_left != 0 ? q->turn_left : kTurn;
     if (kicked_.empty()) turn = std::max(turn, budget);
     const std::uint32_t given = std::min(turn, budget);
@@ -60,7 +60,6 @@ bool Ethernet::run(std::uint32_t budget) {
       kicked_.push_back(q->kicked);
     }
   }
-  return !kicked_.empty() && context_.device.status.enabled();
 }
 
 // Sends frames for about `allowance` bytes. The queue is off the list: a later kick is not lost.

@@ -64,7 +64,7 @@ class Context {
     time_passes();
     return record.load32(host, offset);
   }
-  // The same after work of `cost` bytes.
+  // Counts work of `cost` bytes, and begins a step after kStep bytes.
   void spend(std::uint32_t cost) {
     constexpr std::uint32_t kStep = 8192;
     if ((step_ += cost) < kStep) return;
