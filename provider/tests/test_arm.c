@@ -76,6 +76,9 @@ void test_arm_kick(void)
 
 static struct tern_cq *slept;
 static atomic_uint events;
+static atomic_bool sleeping;
+/* Before every so many bursts, the device waits until the program sleeps. */
+#define SLEEP_BURSTS 64
 
 static void device_reads_arm(uint32_t pi, uint32_t *reported, uint32_t *fired)
 {
@@ -110,16 +113,18 @@ __attribute__((no_sanitize_thread)) static void device_writes(uint32_t index)
  */
 static void *device_loop(void *arg)
 {
-	uint32_t pi = 0, reported = 0, fired = ~0U, burst = 0, i;
+	uint32_t pi = 0, reported = 0, fired = ~0U, bursts = 0, i;
 
 	while (pi < CQES || tern_shared_read(&slept->record->ci) != pi) {
 		if (last_kick())
 			device_reads_arm(pi, &reported, &fired);
 		if (pi == CQES || tern_shared_read(&slept->record->ci) != pi)
 			continue;
-		burst = burst % 3 + 1;
-		for (i = 0; i < burst && pi < CQES; i++, pi++)
+		if (bursts % SLEEP_BURSTS == 0 && !atomic_load(&sleeping))
+			continue;
+		for (i = 0; i <= bursts % 3 && pi < CQES; i++, pi++)
 			device_writes(pi);
+		bursts++;
 		atomic_thread_fence(memory_order_seq_cst);
 		device_reads_arm(pi, &reported, &fired);
 	}
@@ -130,11 +135,13 @@ static bool wait_event(unsigned int *taken)
 {
 	time_t end = time(NULL) + LOST_SECONDS;
 
+	atomic_store(&sleeping, true);
 	while (atomic_load(&events) == *taken) {
 		if (time(NULL) >= end)
 			return false;
 		sched_yield();
 	}
+	atomic_store(&sleeping, false);
 	++*taken;
 	tern_cq_event(&slept->vcq.cq);
 	return true;
@@ -161,6 +168,6 @@ void test_arm_threads(void)
 			CHECK(wait_event(&taken));
 	}
 	pthread_join(device, NULL);
-	CHECK(taken > CQES / 1000);
+	CHECK(taken >= CQES / 2 / SLEEP_BURSTS);
 	tern_destroy_cq(&slept->vcq.cq);
 }
