@@ -3,13 +3,16 @@
 // in turn share a few cache lines, and an idle queue holds none.
 #pragma once
 
+#include <sanitizer/asan_interface.h>
+
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <new>
 #include <type_traits>
-#include <vector>
 
 namespace tern {
 
@@ -21,12 +24,34 @@ class BlockPool {
   static constexpr std::size_t kPlenty = std::size_t{256} << 20;
 
   BlockPool() = default;
+  ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
   // Returns `bytes` uninitialized bytes, aligned to kAlign. Pass the same number to give().
-  [[nodiscard]] std::byte* take(std::size_t bytes);
-  void give(std::byte* block, std::size_t bytes);
+  [[nodiscard]] std::byte* take(std::size_t bytes) {
+    const unsigned order = order_of(bytes);
+    Free& free = free_[order];
+    std::byte* const block = free.first;
+    if (block == nullptr) [[unlikely]]
+      return allocate(bytes);
+    ASAN_UNPOISON_MEMORY_REGION(block, std::max(bytes, sizeof(free.first)));
+    std::memcpy(&free.first, block, sizeof(free.first));
+    --free.number;
+    taken_ += std::size_t{1} << order;
+    return block;
+  }
+  void give(std::byte* block, std::size_t bytes) {
+    const unsigned order = order_of(bytes);
+    Free& free = free_[order];
+    taken_ -= std::size_t{1} << order;
+    if (free.number >= kKept >> order) [[unlikely]]
+      return release(block);
+    std::memcpy(block, &free.first, sizeof(free.first));
+    ASAN_POISON_MEMORY_REGION(block, std::size_t{1} << order);
+    free.first = block;
+    ++free.number;
+  }
 
   // Whether much memory is taken. The owner should then take only enough for one step.
   [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
@@ -34,13 +59,24 @@ class BlockPool {
   [[nodiscard]] std::size_t taken() const { return taken_; }
 
  private:
+  // Free bytes kept of each block size; the rest is freed.
+  static constexpr std::size_t kKept = 1 << 20;
+
+  // Free blocks of one size. Each begins with the address of the next one.
   struct Free {
-    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlign}); }
+    std::byte* first = nullptr;
+    std::size_t number = 0;
   };
+  // The logarithm of the block size.
+  static unsigned order_of(std::size_t bytes) {
+    return static_cast<unsigned>(std::bit_width(std::max(bytes, kAlign) - 1));
+  }
+  [[gnu::noinline]] std::byte* allocate(std::size_t bytes);
+  [[gnu::noinline]] static void release(std::byte* block);
+
   std::size_t taken_ = 0;  // sum of the block sizes
   std::size_t plenty_ = kPlenty;
-  // Indexed by the logarithm of the block size.
-  std::array<std::vector<std::unique_ptr<std::byte[], Free>>, 32> free_;
+  std::array<Free, 32> free_;  // by order_of()
 };
 
 // A T in a block of the pool, with one owner at a time.
