@@ -178,12 +178,17 @@ void DataPath::send_notifications() {
 
 // ---- scheduling ----
 
-void DataPath::make_ready(Qp& qp) {
-  if (qp.ready.linked()) return;
+// The QP has to wait for others: until then it can be fetched from memory, with its peer.
+void DataPath::prefetch(const Qp& qp) const {
   qp.prefetch();
   if (const Route* const route = qp.route(); route != nullptr && route->local) {
     if (const Qp* const peer = qps_.find(qp.attr().dest_qpn)) peer->prefetch();
   }
+}
+
+void DataPath::make_ready(Qp& qp) {
+  if (qp.ready.linked()) return;
+  if (!ready_.empty()) prefetch(qp);
   ready_.push_back(qp.ready);
 }
 
@@ -198,7 +203,7 @@ void DataPath::run_qps(std::uint32_t budget) {
     std::uint32_t allowance = given;
     emitted_ = 0;
     const bool more = qp.service(allowance);
-    const std::uint32_t spent = std::max({given - allowance, emitted_, 1U});
+    const std::uint32_t spent = std::max(std::max(given - allowance, emitted_), 1U);
     budget -= std::min(budget, spent);
     qp.turn_left = 0;
     if (!more || qp.ready.linked()) continue;

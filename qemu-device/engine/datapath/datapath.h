@@ -65,6 +65,7 @@ class DataPath final : public Context {
   [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
   [[nodiscard]] std::uint32_t notify_cq_users(std::uint32_t budget);
   [[nodiscard]] std::uint32_t walk_xrc_targets(std::uint32_t budget);
+  void prefetch(const Qp& qp) const;
   void make_ready(Qp& qp);
   // Whether run() would find something to do.
   [[nodiscard]] bool waits() const;
