@@ -528,7 +528,7 @@ void Requester::progressed() {
       timer_.cancel_lazily();
     }
   }
-  if (retire()) qp_.wake();
+  if (retire() && pending()) qp_.wake();
 }
 
 // Retransmits from the oldest unacknowledged PSN (go-back-N).

@@ -90,6 +90,8 @@ class SendQueue {
     if (oldest_.wqe == fetched_) window_.release();
   }
 
+  // Whether there may be something to send.
+  [[nodiscard]] bool pending() const { return next_.wqe != posted_ || kicked_; }
   // Marks the WQE at the cursor as begun: it has an effect here or at the peer.
   void mark_begun() {
     if (static_cast<std::int32_t>(next_.wqe + 1 - fresh_.wqe) > 0) fresh_.wqe = next_.wqe + 1;
