@@ -40,16 +40,7 @@ std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
   return static_cast<std::uint16_t>(0xc000U | ((flow_label ^ (flow_label >> 14)) & 0x3fffU));
 }
 
-// Whether a GID maps an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
-bool is_mapped(const Gid& gid) {
-  return is_zero(std::span(gid).first<10>()) && gid[10] == 0xff && gid[11] == 0xff;
-}
-
 }  // namespace
-
-bool is_multicast(const Gid& gid) {
-  return gid[0] == 0xff || (is_mapped(gid) && gid[12] >> 4 == 0xe);
-}
 
 bool is_station(const Mac& mac) { return (mac[0] & 1) == 0 && !is_zero(mac); }
 
@@ -128,7 +119,7 @@ std::uint32_t Addresses::gid_count() const {
 
 std::optional<std::uint16_t> Addresses::find_gid(const Gid& gid, std::uint16_t vlan) const {
   const auto it = std::ranges::find_if(
-      gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan && e.gid == gid; });
+      gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan && same(e.gid, gid); });
   if (it == gids_.end()) return std::nullopt;
   return static_cast<std::uint16_t>(it - gids_.begin());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -11,8 +12,16 @@
 
 namespace tern {
 
+// Returns whether a GID maps an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
+[[nodiscard]] inline bool is_mapped(const Gid& gid) {
+  constexpr Gid kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid.data(), kPrefix.data(), 12) == 0;
+}
+
 // Returns whether a GID is an IPv6 multicast address (RFC 4291 2.7) or maps an IPv4 one.
-[[nodiscard]] bool is_multicast(const Gid& gid);
+[[nodiscard]] inline bool is_multicast(const Gid& gid) {
+  return gid[0] == 0xff || (gid[12] >> 4 == 0xe && is_mapped(gid));
+}
 
 // Returns whether a station may have the address: it is neither a group address nor zero.
 [[nodiscard]] bool is_station(const Mac& mac);
