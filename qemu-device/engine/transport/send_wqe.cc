@@ -2,6 +2,7 @@
 #include "transport/send_wqe.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/limits.h"
@@ -49,9 +50,7 @@ std::uint8_t decode_flush(std::span<const std::byte> slot, SendWqe& wqe) {
   return TERN_CQE_SUCCESS;
 }
 
-}  // namespace
-
-WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
+constexpr WqeShape shape_of(Transport transport, std::uint8_t opcode) {
   if (transport == Transport::kRaw) {
     if (opcode == TERN_WR_SEND) return {true, true, false, sizeof(tern_eth_offload)};
     return {opcode == TERN_WR_NOP, false, opcode == TERN_WR_NOP, 0};
@@ -88,6 +87,27 @@ WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
     default:
       return {false, false, false, 0};
   }
+}
+
+// A table: a look-up costs less than the branches of shape_of(), which the opcodes of a queue mix.
+constexpr std::size_t kOpcodes = TERN_WR_REG_MR + 1;
+constexpr unsigned kTransportShift = 5;
+constexpr auto kShapes = [] {
+  std::array<std::array<WqeShape, kOpcodes>, 8> shapes{};
+  for (std::size_t t = 0; t < shapes.size(); ++t) {
+    for (std::size_t op = 0; op < kOpcodes; ++op) {
+      shapes[t][op] =
+          shape_of(static_cast<Transport>(t << kTransportShift), static_cast<std::uint8_t>(op));
+    }
+  }
+  return shapes;
+}();
+
+}  // namespace
+
+WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
+  if (opcode >= kOpcodes) return {};
+  return kShapes[static_cast<std::size_t>(transport) >> kTransportShift][opcode];
 }
 
 std::size_t segment_bytes(Transport transport, const WqeShape& shape,
