@@ -43,7 +43,7 @@ void TimerQueue::remove(std::size_t i) {
 }
 
 void Timer::arm(Nanos deadline) {
-  deadline_ = deadline;
+  set(deadline);
   auto& heap = queue_.heap_;
   if (index_ == kIdle) {
     index_ = heap.size();
@@ -61,7 +61,7 @@ void Timer::arm(Nanos deadline) {
 }
 
 void Timer::cancel() {
-  deadline_ = kNever;
+  set(kNever);
   if (index_ != kIdle) queue_.remove(index_);
 }
 

@@ -25,15 +25,16 @@ class Timer {
   // deadline becomes earlier, so that TimerQueue::next() may be earlier than any deadline.
   void arm_lazily(Nanos deadline) {
     if (index_ == kIdle || deadline < key()) return arm(deadline);
-    deadline_ = deadline;
+    set(deadline);
   }
-  void cancel_lazily() { deadline_ = kNever; }
+  void cancel_lazily() { set(kNever); }
   [[nodiscard]] bool armed() const { return deadline_ != kNever; }
 
  private:
   friend class TimerQueue;
   static constexpr std::size_t kIdle = SIZE_MAX;
   [[nodiscard]] Nanos key() const;
+  void set(Nanos deadline);
   TimerQueue& queue_;
   void (*expired_)(void*);
   void* context_;
@@ -43,7 +44,8 @@ class Timer {
 
 class TimerQueue {
  public:
-  [[nodiscard]] Nanos next() const { return heap_.empty() ? kNever : heap_[0].key; }
+  // Returns kNever if no timer is armed: then the clock need not be read for run().
+  [[nodiscard]] Nanos next() const { return armed_ == 0 ? kNever : heap_[0].key; }
   // Runs timers due at `now`, at most `limit` of them; returns true if more are due.
   bool run(Nanos now, unsigned limit);
 
@@ -59,8 +61,14 @@ class TimerQueue {
   void down(std::size_t i);
   void remove(std::size_t i);
   std::vector<Node> heap_;
+  std::size_t armed_ = 0;  // number of armed timers; all are in the heap
 };
 
 inline Nanos Timer::key() const { return queue_.heap_[index_].key; }
+
+inline void Timer::set(Nanos deadline) {
+  queue_.armed_ += std::size_t{deadline != kNever} - std::size_t{armed()};
+  deadline_ = deadline;
+}
 
 }  // namespace tern

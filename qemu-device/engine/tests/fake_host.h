@@ -108,6 +108,7 @@ class FakeHost : public Host {
   std::uint64_t write_only = 0;      // address in a write-only page; 0: none
   std::uint64_t fail_maps_from = 0;  // mappings from this number (1 or more) on fail; 0: none
   Nanos clock = 1'000'000;
+  unsigned clock_reads = 0;
   bool real_clock = false;  // for benchmarks: now() costs what it costs in a real host
   void advance(Nanos by) { clock += by; }
   std::function<void(std::byte*)> stored;  // called after the device has stored to a mapping
@@ -161,6 +162,7 @@ class FakeHost : public Host {
   void ram_written(std::span<std::byte> span) override { ram_bytes_written += span.size(); }
   void dm_written(std::span<std::byte> span) override { dm_bytes_written += span.size(); }
   Nanos now() override {
+    ++clock_reads;
     if (!real_clock) return clock;
     return static_cast<Nanos>(std::chrono::steady_clock::now().time_since_epoch().count());
   }

@@ -24,6 +24,17 @@ TEST_F(RunTest, ADelayedFrameCausesItsNotification) {
   EXPECT_EQ(counters[TERN_CNT_NP_CNP_SENT], 1U);
 }
 
+// Its ACK timer is still in the heap.
+TEST_F(RunTest, ADeviceWithoutWorkReadsNoClock) {
+  connect();
+  qa->post(write({src.sge(0, 64)}, dst));
+  expect_status(TERN_CQE_SUCCESS);
+  sim.run_for(1'000'000);
+  const unsigned before = a.host.clock_reads;
+  EXPECT_FALSE(a.device.run(65536));
+  EXPECT_EQ(a.host.clock_reads, before);
+}
+
 TEST_F(RunTest, NoTimerRunsOnADeviceThatHasStopped) {
   connect({.type = TERN_QPT_UC});
   std::string why;
