@@ -128,11 +128,10 @@ class PooledRing {
   [[nodiscard]] T& operator[](std::uint32_t i) { return held_[(head_ + i) & (capacity_ - 1U)]; }
   [[nodiscard]] T& front() { return (*this)[0]; }
   [[nodiscard]] T& back() { return (*this)[size_ - 1U]; }
-  // There is room.
-  void push(const T& value) {
+  // There is room. Returns the new element.
+  T& push(const T& value = {}) {
     if (held_ == nullptr) held_ = reinterpret_cast<T*>(pool_->take(capacity_ * sizeof(T)));
-    new (&(*this)[size_]) T(value);
-    ++size_;
+    return *new (&(*this)[size_++]) T(value);
   }
   // Removes the oldest element.
   void pop() {

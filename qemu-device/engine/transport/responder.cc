@@ -255,13 +255,11 @@ void Responder::answer_later(Answer kind) {
   const Resource& r = resources_[next_resource_];
   epsn_ = epsn_.plus(r.psns);
   msn_ = (msn_ + 1) & 0xffffffU;
-  Out out;
-  out.kind = kind;
+  Out& out = push(kind);
   out.resource = static_cast<std::uint16_t>(next_resource_);
   out.msn = msn_;
   out.psn = out.first = r.first;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
-  push(out);
 }
 
 void Responder::on_read(const Packet& packet) {
@@ -392,7 +390,7 @@ void Responder::duplicate(const Packet& packet) {
       }
       out.kind = t.atomic_eth ? Answer::kAtomic : Answer::kDone;
     }
-    push(out);
+    push(out.kind) = out;
     return;
   }
 }
@@ -412,9 +410,12 @@ Psn Responder::acknowledgeable(Psn repeated) const {
 
 // ---- answers ----
 
-void Responder::push(const Out& out) {
-  out_.push(out);
+// Queues an answer, which the caller fills in.
+Responder::Out& Responder::push(Answer kind) {
   qp_.wake();
+  Out& out = out_.push();
+  out.kind = kind;
+  return out;
 }
 
 // Merges consecutive ACKs: the newest one covers the others.
@@ -427,22 +428,18 @@ void Responder::acknowledge(Psn psn) {
       return;
     }
   }
-  Out out;
-  out.kind = Answer::kAck;
+  Out& out = push(Answer::kAck);
   out.syndrome = kSyndromeAck;
   out.psn = psn;
   out.msn = msn_;
-  push(out);
 }
 
 void Responder::nak(Psn psn, std::uint8_t syndrome) {
   if (out_.room() == 0) return;
-  Out out;
-  out.kind = Answer::kNak;
+  Out& out = push(Answer::kNak);
   out.syndrome = syndrome;
   out.psn = psn;
   out.msn = msn_;
-  push(out);
 }
 
 std::uint8_t Responder::rnr() const {

@@ -102,7 +102,7 @@ class Responder : public ConnectedReceiver {
   void not_ready();
   void read_not_ready(Out& out, Psn psn, std::uint32_t rest);
   [[nodiscard]] std::uint8_t rnr() const;
-  void push(const Out& out);
+  Out& push(Answer kind);
   void send_ack(const Out& out);
   bool send_read(Out& out, std::uint32_t& allowance);
   void send_atomic(const Out& out);
