@@ -2,8 +2,11 @@
 // Checksums of IPv4, TCP and UDP (RFC 1071).
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "frames/headers.h"
@@ -15,17 +18,23 @@ namespace tern::frames {
 // 16 bits. The result is a number: convert it to network byte order before storing it.
 [[nodiscard]] std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum = 0);
 
+// Folds a sum of at most 2^16 32-bit words to 16 bits.
+[[nodiscard]] constexpr std::uint16_t folded(std::uint64_t sum) {
+  sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(sum + (sum >> 16));
+}
+
 // Complement of the sum of an IPv4 header without options; 0 if its checksum field is correct.
 // Inline, for the packet path.
 [[nodiscard]] inline std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> header) {
-  std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < kIpv4; i += 2) {
-    sum += std::to_integer<std::uint32_t>(header[i]) << 8 |
-           std::to_integer<std::uint32_t>(header[i + 1]);
-  }
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum += sum >> 16;
-  return static_cast<std::uint16_t>(~sum);
+  std::array<std::uint32_t, kIpv4 / 4> words;
+  std::memcpy(words.data(), header.data(), kIpv4);
+  std::uint64_t sum = 0;
+  for (const std::uint32_t word : words) sum += word;
+  // The byte order of the words matters only at the end (RFC 1071, 2 B).
+  const auto result = static_cast<std::uint16_t>(~folded(sum));
+  return std::endian::native == std::endian::little ? __builtin_bswap16(result) : result;
 }
 
 // Whether a checksum of 0 becomes 0xffff, which means the same sum. In UDP, 0 means no checksum.
