@@ -95,7 +95,7 @@ struct Faults::Active {
         flip(packet, icrc_bit);
         break;
       case FaultRule::Part::kPayload:
-        flip(packet, std::min<std::size_t>(header_bytes(t) * std::size_t{8}, icrc_bit));
+        flip(packet, std::min<std::size_t>(t.header_bytes * std::size_t{8}, icrc_bit));
         break;
       case FaultRule::Part::kPsn:
         flip(packet, kPsnByte * 8);

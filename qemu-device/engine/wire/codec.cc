@@ -315,7 +315,7 @@ std::size_t pad_of(std::uint64_t payload) { return static_cast<std::size_t>(-pay
 // Bytes from the UDP header to the ICRC, both included.
 std::size_t udp_length(const Packet& p) {
   const auto payload = static_cast<std::size_t>(p.payload.size());
-  return kUdp + header_bytes(traits(p.transport, p.op)) + payload + pad_of(payload) + kIcrc;
+  return kUdp + traits(p.transport, p.op).header_bytes + payload + pad_of(payload) + kIcrc;
 }
 
 }  // namespace
@@ -379,7 +379,7 @@ ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at
   const auto transport = Transport{static_cast<std::uint8_t>(opcode & kClassMask)};
   const auto op = Op{static_cast<std::uint8_t>(opcode & ~kClassMask)};
   const OpTraits& t = traits(transport, op);
-  const std::size_t headers = header_bytes(t);
+  const std::size_t headers = t.header_bytes;
   const std::size_t pad = (bth.u8<1>() >> 4) & 3;
   if (!t.valid || (bth.u8<1>() & 0x0f) != 0 || transport_bytes % 4 != 0 ||
       transport_bytes < headers + pad ||

@@ -347,7 +347,7 @@ std::vector<std::byte> resized(std::vector<std::byte> frame, std::size_t transpo
 TEST_F(CodecTest, JudgesLengthByOpcode) {
   for_each_opcode([&](Transport transport, Op op, const OpTraits& t) {
     const auto good = sample(transport, op, 64);
-    const std::size_t headers = header_bytes(t);
+    const std::size_t headers = t.header_bytes;
     const std::size_t payload = sample_payload(transport, op, 64);
     for (std::size_t len = 0; len <= headers + payload + 9; ++len) {
       auto frame = resized(good, len);
@@ -439,7 +439,7 @@ TEST_F(CodecTest, GrhOfIpv6IsTheHeader) {
 // ---- traits ----
 
 TEST(OpTraits, HeadersOfEachOperation) {
-  const auto bytes = [](Transport transport, Op op) { return header_bytes(traits(transport, op)); };
+  const auto bytes = [](Transport transport, Op op) { return traits(transport, op).header_bytes; };
   EXPECT_EQ(bytes(Transport::kRc, Op::kSendMiddle), 12U);
   EXPECT_EQ(bytes(Transport::kRc, Op::kSendLastInv), 16U);
   EXPECT_EQ(bytes(Transport::kRc, Op::kWriteFirst), 28U);

@@ -127,11 +127,22 @@ constexpr Class notification() {
   return c;
 }
 
+// Fills in OpTraits::header_bytes.
+constexpr Class sized(Class c) {
+  for (OpTraits& t : c) {
+    t.header_bytes =
+        static_cast<std::uint8_t>(12 + (t.deth ? 8 : 0) + (t.xrceth ? 4 : 0) + (t.feth ? 4 : 0) +
+                                  (t.reth ? 16 : 0) + (t.atomic_eth ? 28 : 0) + (t.aeth ? 4 : 0) +
+                                  (t.atomic_ack_eth ? 8 : 0) + (t.imm ? 4 : 0) + (t.ieth ? 4 : 0));
+  }
+  return c;
+}
+
 // Indexed by the upper three bits of the opcode. RD and the manufacturer-specific classes are
 // empty.
 constexpr std::array<Class, 8> kTable = {
-    reliable(),     sends_and_writes(), Class{}, datagram(),
-    notification(), extended(),         Class{}, Class{},
+    sized(reliable()),     sized(sends_and_writes()), sized(Class{}), sized(datagram()),
+    sized(notification()), sized(extended()),         sized(Class{}), sized(Class{}),
 };
 
 }  // namespace
@@ -141,11 +152,5 @@ const OpTraits& traits(Transport transport, Op op) {
 }
 
 const OpTraits& traits_of(std::uint8_t opcode) { return kTable[opcode >> 5][opcode & 0x1f]; }
-
-std::uint32_t header_bytes(const OpTraits& t) {
-  return 12U + (t.deth ? 8U : 0U) + (t.xrceth ? 4U : 0U) + (t.feth ? 4U : 0U) +
-         (t.reth ? 16U : 0U) + (t.atomic_eth ? 28U : 0U) + (t.aeth ? 4U : 0U) +
-         (t.atomic_ack_eth ? 8U : 0U) + (t.imm ? 4U : 0U) + (t.ieth ? 4U : 0U);
-}
 
 }  // namespace tern

@@ -77,15 +77,14 @@ struct OpTraits {
   bool deth : 1;
   bool xrceth : 1;
   bool feth : 1;
-  bool payload : 1;  // may carry payload
+  bool payload : 1;           // may carry payload
+  std::uint8_t header_bytes;  // of BTH and extension headers
 };
 
 // Row of `op` in class `transport`; `valid` is false if the class does not have the operation.
 [[nodiscard]] const OpTraits& traits(Transport transport, Op op);
 // The same, indexed by the first byte of the BTH.
 [[nodiscard]] const OpTraits& traits_of(std::uint8_t opcode);
-// Bytes of BTH and extension headers of a packet with these traits.
-[[nodiscard]] std::uint32_t header_bytes(const OpTraits& traits);
 
 // AETH syndromes (IBTA 9.7.5.2.1): the upper three bits give the kind.
 inline constexpr std::uint8_t kSyndromeAck = 0x1f;  // ACK, no end-to-end credits

@@ -31,7 +31,7 @@ std::optional<Seen> look_at(std::span<const std::byte> frame) {
   const auto packet = frame.subspan(at->bth, at->icrc - at->bth);
   const auto opcode = std::to_integer<std::uint8_t>(packet[0]);
   const OpTraits& t = traits_of(opcode);
-  const std::size_t header = header_bytes(t);
+  const std::size_t header = t.header_bytes;
   const std::size_t pad = std::to_integer<std::size_t>(packet[1]) >> 4 & 3;
   if (!t.valid || packet.size() < header + pad) return std::nullopt;
   Seen seen{};
