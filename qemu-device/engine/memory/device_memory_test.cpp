@@ -261,6 +261,7 @@ class DeviceRegionTest : public DeviceMemoryTest {
   PageBudget budget{kMaxPages};
   Memory memory{host, budget, 8, &dm};
   SpanList out{host};
+  Memory::Missing missing;
   const Accessor user{Pdn(7), false, Qpn(2)};
   const tern_rsp_alloc_dm part = take(2, 13);
 
@@ -282,14 +283,15 @@ class DeviceRegionTest : public DeviceMemoryTest {
   }
   Access remote(std::uint32_t key, std::uint64_t addr, std::uint64_t len, std::uint32_t rights) {
     out.abandon();
-    const Access a = memory.remote(user, key, addr, len, rights, out);
+    const Access a = memory.remote(user, {key, addr, len, rights}, out, missing);
     EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
     EXPECT_EQ(memory.check_remote(user, key, addr, len, rights).access(), a);
     return a;
   }
   Access local(std::uint32_t key, std::uint64_t addr, std::uint64_t len, bool write) {
     out.abandon();
-    return memory.local(user, key, addr, len, write, out);
+    return memory.local(user, {key, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}},
+                        out, missing);
   }
 };
 
@@ -358,7 +360,7 @@ TEST_F(DeviceRegionTest, RightsAndDomains) {
   EXPECT_EQ(local(key, 0, 8, true), Access::kDenied);
   EXPECT_EQ(local(key, 0, 8, false), Access::kReady);
   const Accessor other{Pdn(8), false, Qpn(2)};
-  EXPECT_EQ(memory.local(other, key, 0, 8, false, out), Access::kDenied);
+  EXPECT_EQ(memory.local(other, {key, 0, 8, 0}, out, missing), Access::kDenied);
 }
 
 TEST_F(DeviceRegionTest, CreationRefuses) {

@@ -22,6 +22,7 @@ class FastReg : public testing::Test {
   PageBudget budget{kMaxPages};
   Memory memory{host, budget, 8};
   SpanList out{host};
+  Memory::Missing missing;
   const Accessor kernel{Pdn(8), true, Qpn(3)};
   const Accessor other{Pdn(9), true, Qpn(4)};
   const Accessor user{Pdn(8), false, Qpn(5)};
@@ -60,7 +61,7 @@ class FastReg : public testing::Test {
   }
   Access use(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len) {
     out.abandon();
-    const Access a = memory.remote(who, key, addr, len, TERN_ACCESS_REMOTE_WRITE, out);
+    const Access a = memory.remote(who, {key, addr, len, TERN_ACCESS_REMOTE_WRITE}, out, missing);
     EXPECT_EQ(memory.check_remote(who, key, addr, len, TERN_ACCESS_REMOTE_WRITE).access(), a);
     std::uint64_t n = 0;
     for (const auto& p : out.pieces()) n += p.bytes.size();
@@ -81,7 +82,7 @@ TEST_F(FastReg, BeginsClosed) {
   EXPECT_EQ(memory.counts().page_entries, 4U);
   EXPECT_EQ(memory.users_of(Pdn(8)), 1U);
   EXPECT_EQ(use(kernel, key, 0, 1), Access::kDenied);
-  EXPECT_EQ(memory.local(kernel, key, 0, 1, false, out), Access::kDenied);
+  EXPECT_EQ(memory.local(kernel, {key, 0, 1, 0}, out, missing), Access::kDenied);
   const tern_rsp_mr q = query(key);
   EXPECT_EQ(q.state, TERN_KEY_ST_FREE);
   EXPECT_EQ(le(q.key), key);

@@ -78,9 +78,11 @@ Region* Memory::find(std::uint32_t key) const {
   return {KeyRules::access(region, who, request), region, request.addr};
 }
 
-Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
-                      SpanList& out) {
+Access Memory::append(const Region& region, std::uint64_t addr, const KeyRequest& request,
+                      SpanList& out, Missing& missing) {
   std::uint64_t at = region.offset + (addr - region.iova);
+  std::uint64_t len = request.length;
+  const bool write = request.writes();
   if (region.dmn != 0) {
     // With a window rule switched off (core/rules.h), a window may lie outside its region.
     if (at > dm_->size() || len > dm_->size() - at) return Access::kDmaError;
@@ -89,9 +91,8 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
   }
   if (region.access & TERN_ACCESS_ON_DEMAND) [[unlikely]] {
     // Maps nothing unless all pages are present.
-    if (const Access access = present(region, addr, len, write); access != Access::kReady) {
-      return access;
-    }
+    const Access access = present(region, addr, request, missing);
+    if (access != Access::kReady) return access;
   }
   while (len != 0) {
     const PageList::Run run = region.pages.at(at, len);
@@ -103,28 +104,28 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
 }
 
 // Whether all pages of an access to an on-demand region are present.
-Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
+Access Memory::present(const Region& region, std::uint64_t addr, const KeyRequest& request,
+                       Missing& missing) {
   const std::uint64_t usable =
-      region.pages.usable(region.offset + (addr - region.iova), len, write);
-  if (usable == len) return Access::kReady;
-  missing_ = {addr + usable, len - usable, region.key, write};
+      region.pages.usable(region.offset + (addr - region.iova), request.length, request.writes());
+  if (usable == request.length) return Access::kReady;
+  missing = {addr + usable, request.length - usable, region.key, request.writes()};
   return Access::kPending;
 }
 
-Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr, std::uint64_t len,
-                     bool write, SpanList& out) {
-  if (len == 0) return Access::kReady;
-  const KeyRequest request{lkey, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}};
+Access Memory::local(const Accessor& who, const KeyRequest& request, SpanList& out,
+                     Missing& missing) {
+  if (request.length == 0) return Access::kReady;
   Access access = Access::kReady;
   Rule broken = Rule::kNone;
-  if (lkey >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
+  if (request.key >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
     broken = rule_of_reserved(who, request);
-    if (broken == Rule::kNone) access = reserved(request, write, out);
+    if (broken == Rule::kNone) access = reserved(request, out);
   } else {
-    const Region* const region = find(lkey);
+    const Region* const region = find(request.key);
     broken = KeyRules::access(region, who, request);
     if (broken == Rule::kNone) [[likely]]
-      access = append(*region, addr, len, write, out);
+      access = append(*region, request.addr, request, out, missing);
   }
   return concluded(TERN_LOG_CHECK_LOCAL, who, request, broken, access);
 }
@@ -135,8 +136,9 @@ Rule Memory::rule_of_reserved(const Accessor& who, const KeyRequest& request) {
   return in_range(request.addr, request.length) ? Rule::kNone : Rule::kMrHigh;
 }
 
-Access Memory::reserved(const KeyRequest& request, bool write, SpanList& out) {
+Access Memory::reserved(const KeyRequest& request, SpanList& out) {
   std::uint64_t len = request.length;
+  const bool write = request.writes();
   if (request.key == TERN_LKEY_DMA) {
     return out.append_dma(request.addr, len, write) ? Access::kReady : Access::kDmaError;
   }
@@ -154,20 +156,19 @@ Access Memory::reserved(const KeyRequest& request, bool write, SpanList& out) {
   return Access::kReady;
 }
 
-Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
-                      std::uint32_t rights, SpanList& out) {
-  if (len == 0) return Access::kReady;
-  const KeyRequest request{rkey, va, len, rights};
+Access Memory::remote(const Accessor& who, const KeyRequest& request, SpanList& out,
+                      Missing& missing) {
+  if (request.length == 0) return Access::kReady;
   const Permit permit = permit_remote(who, request);
   if (permit.broken != Rule::kNone) [[unlikely]]
     return concluded(TERN_LOG_CHECK_REMOTE, who, request, permit.broken);
-  return map(permit, who, request, out);
+  return map(permit, who, request, out, missing);
 }
 
 Access Memory::map(const Permit& permit, const Accessor& who, const KeyRequest& request,
-                   SpanList& out) {
+                   SpanList& out, Missing& missing) {
   const Region& region = *permit.region;
-  Access access = append(region, permit.addr, request.length, request.rights & kRemoteChange, out);
+  Access access = append(region, permit.addr, request, out, missing);
   // An atomic also reads its operand, and an IOMMU may allow the device to write only.
   if ((request.rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
       !readable(region, permit.addr, request.length)) {

@@ -22,7 +22,7 @@ namespace tern {
 
 enum class Access : std::uint8_t {
   kReady,
-  kPending,   // an on-demand page is absent, see missing(); nothing was appended
+  kPending,   // an on-demand page is absent; nothing was appended
   kDenied,    // nothing was appended
   kDmaError,  // an address is not RAM; abandon the pieces appended before it
 };
@@ -41,14 +41,22 @@ class Memory {
         max_mr_(max_mr),
         max_mw_(max_mw) {}
 
-  // Appends the bytes of a WQE's SGE to `out`. `write`: the device stores there. Zero bytes need no
-  // key (IBTA 10.6.3.1).
-  [[nodiscard]] Access local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
-                             std::uint64_t len, bool write, SpanList& out);
-  // Appends the bytes that a peer addresses by RETH or AtomicETH; `rights` are
+  // Where an access met an absent page. Set only by an access that returns kPending.
+  struct Missing {
+    std::uint64_t addr = 0;    // first absent byte, as an address of the region
+    std::uint64_t length = 0;  // bytes of the access from there to its end
+    std::uint32_t key = 0;     // of the region
+    bool write = false;
+  };
+
+  // Appends the bytes of a WQE's SGE to `out`. The right is TERN_ACCESS_LOCAL_WRITE if the device
+  // stores there, otherwise 0. Zero bytes need no key (IBTA 10.6.3.1).
+  [[nodiscard]] Access local(const Accessor& who, const KeyRequest& request, SpanList& out,
+                             Missing& missing);
+  // Appends the bytes that a peer addresses by RETH or AtomicETH; the rights are
   // TERN_ACCESS_REMOTE_*. Zero bytes need no key (IBTA C9-88).
-  [[nodiscard]] Access remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
-                              std::uint64_t len, std::uint32_t rights, SpanList& out);
+  [[nodiscard]] Access remote(const Accessor& who, const KeyRequest& request, SpanList& out,
+                              Missing& missing);
   // The rule that refuses an access, or kNone and where the access goes.
   struct Permit {
     Rule broken = Rule::kNone;
@@ -65,7 +73,7 @@ class Memory {
                                     std::uint64_t len, std::uint32_t rights) const;
   // What remote() does after its checks. `request`: what `permit` allows, or its first bytes.
   [[nodiscard]] Access map(const Permit& permit, const Accessor& who, const KeyRequest& request,
-                           SpanList& out);
+                           SpanList& out, Missing& missing);
   // Logs a request that the QP does not allow, whatever its key is.
   void denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                     std::uint32_t rights) const;
@@ -73,15 +81,6 @@ class Memory {
   // flush of zero bytes also needs a key, and an address in the region or at its end.
   [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                    std::uint64_t len, bool whole, std::uint32_t rights) const;
-
-  // Position at which the last access that returned kPending stopped.
-  struct Missing {
-    std::uint64_t addr = 0;    // first absent byte, as an address of the region
-    std::uint64_t length = 0;  // bytes of the access from there to its end
-    std::uint32_t key = 0;     // of the region
-    bool write = false;
-  };
-  [[nodiscard]] const Missing& missing() const { return missing_; }
 
   // Admin commands; return TERN_ST_*. The caller has checked that the PD exists and that reserved
   // bytes outside the page list are zero; these functions check the rest.
@@ -154,11 +153,12 @@ class Memory {
                                       const KeyRequest& request) const;
   // Access by an lkey without a region: the rule that refuses it, or the result.
   [[nodiscard]] static Rule rule_of_reserved(const Accessor& who, const KeyRequest& request);
-  [[nodiscard]] Access reserved(const KeyRequest& request, bool write, SpanList& out);
-  [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
-                              bool write, SpanList& out);
-  [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
-                               bool write);
+  [[nodiscard]] Access reserved(const KeyRequest& request, SpanList& out);
+  // `addr`: of the first byte, as the region counts.
+  [[nodiscard]] Access append(const Region& region, std::uint64_t addr, const KeyRequest& request,
+                              SpanList& out, Missing& missing);
+  [[nodiscard]] static Access present(const Region& region, std::uint64_t addr,
+                                      const KeyRequest& request, Missing& missing);
   // Whether the whole range is readable.
   [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
   // Copies the list of a region of kind MEMORY into `list` and charges its entries to the budget.
@@ -207,8 +207,7 @@ class Memory {
   std::uint32_t windows_ = 0;
   std::map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
   std::map<std::uint32_t, std::uint32_t> pd_users_;
-  std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
-  Missing missing_;
+  std::uint64_t page_entries_ = 0;      // held by regions; part of the budget
   std::vector<std::byte> zeros_;        // read through TERN_LKEY_NULL
   std::vector<std::byte> discard_;      // written through it
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets

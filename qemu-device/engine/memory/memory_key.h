@@ -26,6 +26,12 @@ struct KeyRequest {
   std::uint64_t addr;
   std::uint64_t length;
   std::uint32_t rights;  // TERN_ACCESS_*
+
+  // Whether the device stores there.
+  [[nodiscard]] bool writes() const {
+    return rights &
+           (TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
+  }
 };
 
 enum class KeyKind : std::uint8_t { kVacant, kRegion, kWindow };

@@ -318,6 +318,7 @@ class MemoryTest : public PageListTest {
  protected:
   Memory memory{host, budget, 64};
   SpanList out{host};
+  Memory::Missing missing;
   const Accessor user{Pdn(7), false, Qpn(2)};
   const Accessor kernel{Pdn(8), true, Qpn(3)};
 
@@ -344,14 +345,15 @@ class MemoryTest : public PageListTest {
   Access local(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len,
                bool write = false) {
     out.abandon();
-    const Access a = memory.local(who, key, addr, len, write, out);
+    const Access a = memory.local(
+        who, {key, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}}, out, missing);
     EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
     return a;
   }
   Access remote(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len,
                 std::uint32_t rights) {
     out.abandon();
-    const Access a = memory.remote(who, key, addr, len, rights, out);
+    const Access a = memory.remote(who, {key, addr, len, rights}, out, missing);
     EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
     EXPECT_EQ(memory.check_remote(who, key, addr, len, rights).access(), a);
     return a;
@@ -496,7 +498,7 @@ TEST_F(MemoryTest, HoleInTheMiddleIsADmaError) {
   host.punch(mr.page[1], 4096);
   EXPECT_EQ(local(user, mr.key, 0, 4096), Access::kReady);
   out.abandon();
-  EXPECT_EQ(memory.local(user, mr.key, 0, 8192, false, out), Access::kDmaError);
+  EXPECT_EQ(memory.local(user, {mr.key, 0, 8192, 0}, out, missing), Access::kDmaError);
   out.abandon();
   EXPECT_EQ(host.outstanding(), 0U);
   host.mend(mr.page[1]);
@@ -727,14 +729,14 @@ TEST_F(MemoryTest, AbsentPagesOfOnDemandRegions) {
   EXPECT_EQ(local(user, key, 0x10000, 2 * 4096 - 100), Access::kReady);
   EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(pages[0] + 100)) << "the bits are no address";
   EXPECT_EQ(local(user, key, 0x10000, 3 * 4096 - 100), Access::kPending);
-  EXPECT_EQ(memory.missing().addr, second + 4096) << "writable alone is absent";
-  EXPECT_EQ(memory.missing().length, 4096U);
-  EXPECT_EQ(memory.missing().key, key);
-  EXPECT_FALSE(memory.missing().write);
+  EXPECT_EQ(missing.addr, second + 4096) << "writable alone is absent";
+  EXPECT_EQ(missing.length, 4096U);
+  EXPECT_EQ(missing.key, key);
+  EXPECT_FALSE(missing.write);
   EXPECT_EQ(local(user, key, second - 6, 8, true), Access::kPending);
-  EXPECT_EQ(memory.missing().addr, second);
-  EXPECT_EQ(memory.missing().length, 2U);
-  EXPECT_TRUE(memory.missing().write);
+  EXPECT_EQ(missing.addr, second);
+  EXPECT_EQ(missing.length, 2U);
+  EXPECT_TRUE(missing.write);
   EXPECT_EQ(remote(user, key, second + 8192, 4096, TERN_ACCESS_REMOTE_ATOMIC), Access::kReady);
   EXPECT_EQ(local(user, key, second + 8192, 4097), Access::kDenied) << "the end of the region";
   // Other bits are invalid.
@@ -803,8 +805,8 @@ TEST_F(MemoryTest, ASparseRegion) {
   }
   ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
   EXPECT_EQ(local(user, key, 0x7f1234567fff, 100), Access::kPending);
-  EXPECT_EQ(memory.missing().addr, 0x7f1234567fffU);
-  EXPECT_EQ(memory.missing().length, 100U);
+  EXPECT_EQ(missing.addr, 0x7f1234567fffU);
+  EXPECT_EQ(missing.length, 100U);
   EXPECT_EQ(local(user, key, UINT64_MAX, 1), Access::kDenied) << "the length is one byte less";
   const std::uint64_t page = host.alloc(4096);
   tern_cmd_update_pages update{

@@ -24,6 +24,7 @@ class ReregTest : public testing::Test {
   PageBudget budget{kMaxPages};
   Memory memory{host, budget, 8};
   SpanList out{host};
+  Memory::Missing missing;
   const Accessor user{Pdn(7), false, Qpn(2)};
   const Accessor other{Pdn(8), false, Qpn(3)};
   const std::vector<std::uint64_t> old_pages = {host.alloc(4096), host.alloc(4096)};
@@ -66,7 +67,8 @@ class ReregTest : public testing::Test {
   }
   Access local(const Accessor& who, std::uint64_t addr, std::uint64_t len, bool write = false) {
     out.abandon();
-    return memory.local(who, key, addr, len, write, out);
+    return memory.local(who, {key, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}},
+                        out, missing);
   }
   const std::byte* at(std::uint64_t addr, const Accessor& who) {
     return local(who, addr, 1) == Access::kReady ? out.pieces()[0].bytes.data() : nullptr;
@@ -206,10 +208,11 @@ TEST_F(ReregTest, OpensAndKeepsClosed) {
   tern_cmd_rereg_mr c = command(TERN_REREG_ACCESS);
   c.key = closed;
   ASSERT_EQ(memory.rereg_mr(c), TERN_ST_OK);
-  EXPECT_EQ(memory.local(user, closed, kIova, 1, false, out), Access::kDenied) << "still closed";
+  EXPECT_EQ(memory.local(user, {closed, kIova, 1, 0}, out, missing), Access::kDenied)
+      << "still closed";
   c.mask = TERN_REREG_TRANS;
   ASSERT_EQ(memory.rereg_mr(c), TERN_ST_OK);
-  EXPECT_EQ(memory.local(user, closed, kNewIova, 1, false, out), Access::kReady);
+  EXPECT_EQ(memory.local(user, {closed, kNewIova, 1, 0}, out, missing), Access::kReady);
   out.abandon();
 }
 

@@ -89,8 +89,9 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, 
     Context& context = qp_.context();
     const Access access =
         permit.region != nullptr
-            ? reached(context.memory.map(permit, who, request, context.scatter), rest)
-            : reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, rest);
+            ? reached(context.memory.map(permit, who, request, context.scatter, context.missing),
+                      rest)
+            : reach(who, request, rest);
     if (access != Access::kReady) {
       return access == Access::kPending  ? Refusal::kAbsent
              : access == Access::kDenied ? Refusal::kRevoked
@@ -105,17 +106,18 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, 
   return Refusal::kNone;
 }
 
-Access ConnectedReceiver::reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
-                                std::uint64_t len, std::uint32_t rights, std::uint64_t rest) {
+Access ConnectedReceiver::reach(const Accessor& who, const KeyRequest& request,
+                                std::uint64_t rest) {
   Context& context = qp_.context();
-  return reached(context.memory.remote(who, rkey, va, len, rights, context.scatter), rest);
+  return reached(context.memory.remote(who, request, context.scatter, context.missing), rest);
 }
 
 Access ConnectedReceiver::reached(Access access, std::uint64_t rest) {
   if (access == Access::kReady) [[likely]]
     return access;
-  qp_.context().scatter.abandon();
-  if (access == Access::kPending && qp_.raise_fault(TERN_FAULT_RESPONDER, rest))
+  Context& context = qp_.context();
+  context.scatter.abandon();
+  if (access == Access::kPending && qp_.raise_fault(TERN_FAULT_RESPONDER, context.missing, rest))
     faulted_ = Faulted::kRequest;
   return access;
 }

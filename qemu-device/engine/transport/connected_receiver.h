@@ -69,8 +69,8 @@ class ConnectedReceiver : public Receiver {
   // Maps the memory that a request addresses into Context::scatter, which stays empty unless the
   // result is kReady. For kPending it raises the page fault. `rest`: bytes of the message after the
   // packet.
-  [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
-                             std::uint64_t len, std::uint32_t rights, std::uint64_t rest = 0);
+  [[nodiscard]] Access reach(const Accessor& who, const KeyRequest& request,
+                             std::uint64_t rest = 0);
 
   Message message_ = Message::kNone;
 

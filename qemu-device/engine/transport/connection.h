@@ -86,10 +86,10 @@ class Connection {
   void sq_drained();
   // Asks the scheduler for a turn.
   void wake();
-  // Reports a page fault of half `side`, whose access met an absent page (Memory::missing()).
-  // `rest`: bytes after the access that the message will use as well. Returns false, and reports
-  // nothing, if the half has a fault already.
-  bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
+  // Reports a page fault of half `side`, whose access met an absent page. `rest`: bytes after the
+  // access that the message will use as well. Returns false, and reports nothing, if the half has a
+  // fault already.
+  bool raise_fault(std::uint8_t side, const Memory::Missing& missing, std::uint64_t rest = 0);
   [[nodiscard]] bool faulting(std::uint8_t side) const { return faulting_ & 1U << side; }
 
   // ---- packets ----

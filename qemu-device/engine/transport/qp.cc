@@ -374,10 +374,10 @@ void Connection::sq_drained() {
 
 // ---- page faults ----
 
-bool Connection::raise_fault(std::uint8_t side, std::uint64_t rest) {
+bool Connection::raise_fault(std::uint8_t side, const Memory::Missing& missing,
+                             std::uint64_t rest) {
   auto& qp = static_cast<Qp&>(*this);
   if (faulting(side)) return false;
-  const Memory::Missing& missing = context_.memory.missing();
   Fault& fault = qp.rare_state().faults[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;

@@ -34,12 +34,13 @@ std::uint64_t Receiver::room() const {
 }
 
 std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
+  Context& context = qp_.context();
   std::uint64_t left = len;
   const Access access = map_sges(
-      qp_.context().memory, recv_->owner, recv_->num_sge,
-      [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
+      context.memory, recv_->owner, recv_->num_sge, [&](unsigned i) { return recv_->sges[i]; },
+      offset, left, true, to, context.missing);
   if (access == Access::kPending) {
-    if (qp_.raise_fault(TERN_FAULT_RESPONDER)) faulted_ = Faulted::kReceive;
+    if (qp_.raise_fault(TERN_FAULT_RESPONDER, context.missing)) faulted_ = Faulted::kReceive;
     return kAbsent;
   }
   if (access != Access::kReady) {

@@ -285,7 +285,7 @@ void Responder::on_atomic(const Packet& packet) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   SpanList* const to =
-      open(packet, reach(keys_, packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC));
+      open(packet, reach(keys_, {packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC}));
   if (to == nullptr) return;
   Resource* const r = new_resource(packet);
   if (r == nullptr) return to->abandon();
@@ -322,8 +322,9 @@ void Responder::on_atomic_write(const Packet& packet) {
       packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList* const to = open(
-      packet, reach(keys_, packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE));
+  SpanList* const to =
+      open(packet,
+           reach(keys_, {packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE}));
   if (to == nullptr) return;
   if (new_resource(packet) == nullptr) return to->abandon();
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
@@ -532,7 +533,7 @@ void Responder::send_done(const Out& out) {
 // rest of the READ and everything after it again. `rest`: bytes of the message after those looked
 // up.
 void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
-  if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
+  if (qp_.raise_fault(TERN_FAULT_RESPONDER, qp_.context().missing, rest)) {
     faulted_ = Faulted::kAnswer;
     faulted_psn_ = psn;
   }
@@ -569,8 +570,9 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     // Checked again for each packet: the region may have been destroyed since the request arrived.
     const auto keys = keys_of(r);
     const auto find = [&] {
-      return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
-                                         packet.payload);
+      Context& context = qp_.context();
+      return context.memory.remote(*keys, {r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ},
+                                   packet.payload, context.missing);
     };
     Access access = !keys ? Access::kDenied : len > 0 ? find() : Access::kReady;
     if (access == Access::kPending) [[unlikely]] {

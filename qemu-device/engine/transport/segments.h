@@ -25,10 +25,11 @@ constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
 
 // Appends bytes [offset, offset + len) of the memory that SGEs at(0) .. at(n - 1) describe to
 // `out`, and subtracts the bytes found from `len`. Any result but kReady empties `out`, and nothing
-// counts as stored.
+// counts as stored. `missing`: as for Memory::local().
 template <class SgeAt>
 [[nodiscard]] Access map_sges(Memory& memory, const Accessor& who, unsigned n, SgeAt at,
-                              std::uint64_t offset, std::uint64_t& len, bool write, SpanList& out) {
+                              std::uint64_t offset, std::uint64_t& len, bool write, SpanList& out,
+                              Memory::Missing& missing) {
   for (unsigned i = 0; i < n && len > 0; ++i) {
     const tern_sge sge = at(i);
     const std::uint64_t sge_len = le(std::uint32_t{sge.length});
@@ -37,8 +38,9 @@ template <class SgeAt>
       continue;
     }
     const std::uint64_t take = std::min(len, sge_len - offset);
-    const Access access = memory.local(who, le(std::uint32_t{sge.lkey}),
-                                       le(std::uint64_t{sge.addr}) + offset, take, write, out);
+    const KeyRequest request{le(std::uint32_t{sge.lkey}), le(std::uint64_t{sge.addr}) + offset,
+                             take, write ? TERN_ACCESS_LOCAL_WRITE : std::uint32_t{0}};
+    const Access access = memory.local(who, request, out, missing);
     if (access != Access::kReady) {
       out.abandon();
       return access;

@@ -182,10 +182,12 @@ std::uint8_t SendQueue::locate(const SendWqe& wqe, std::uint32_t offset, std::ui
 
 std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
                             SpanList& list) {
+  Context& context = qp_.context();
   std::uint64_t left = len;
   const Access access = map_sges(
-      qp_.context().memory, qp_.send_accessor(), wqe.num_sge,
-      [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
+      context.memory, qp_.send_accessor(), wqe.num_sge,
+      [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list,
+      context.missing);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;
   if (access == Access::kDmaError) qp_.counters().add(TERN_CNT_DMA_ERRORS);
@@ -193,7 +195,7 @@ std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint3
 }
 
 void SendQueue::park(std::uint32_t index) {
-  if (!qp_.raise_fault(TERN_FAULT_REQUESTER)) return;
+  if (!qp_.raise_fault(TERN_FAULT_REQUESTER, qp_.context().missing)) return;
   parked_ = true;
   parked_wqe_ = index;
 }

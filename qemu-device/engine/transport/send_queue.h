@@ -66,11 +66,11 @@ class SendQueue {
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
   // Executes a WQE that takes no packet (bind, invalidate, register). Returns a CQE status.
   std::uint8_t execute_local(const SendWqe& wqe);
-  // gather() and locate() return this instead of a CQE status if a page is absent: see
-  // Memory::missing().
+  // gather() and locate() return this instead of a CQE status if a page is absent, and set
+  // Context::missing.
   static constexpr std::uint8_t kAbsent = 0xff;
-  // An access for WQE `index` met an absent page: reports the fault and stops sending until
-  // fault_over().
+  // An access for WQE `index` met an absent page, and Context::missing says where: reports the
+  // fault and stops sending until fault_over().
   void park(std::uint32_t index);
   [[nodiscard]] bool parked() const { return parked_; }
 

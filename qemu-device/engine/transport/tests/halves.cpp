@@ -113,10 +113,10 @@ void Connection::send_failed() {
   attr_.state = TERN_QPS_SQE;
 }
 
-bool Connection::raise_fault(std::uint8_t side, std::uint64_t) {
+bool Connection::raise_fault(std::uint8_t side, const Memory::Missing& missing, std::uint64_t) {
   if (faulting(side)) return false;
   faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
-  fake(this).faults.push_back(context_.memory.missing());
+  fake(this).faults.push_back(missing);
   return true;
 }
 
