@@ -64,8 +64,13 @@ std::uint32_t icrc_of(std::span<const std::byte> headers, bool ipv4,
   constexpr std::size_t kShort = 64;
   std::array<std::byte, kMaxMasked + kShort> masked;
   std::fill_n(masked.begin(), 8, std::byte{0xff});
-  std::ranges::copy(headers, masked.begin() + 8);
   const std::span ip = std::span(masked).subspan(8);
+  // Lengths that the compiler knows need no call.
+  if (ipv4) {
+    std::memcpy(ip.data(), headers.data(), kIpv4 + kUdp + kBth);
+  } else {
+    std::memcpy(ip.data(), headers.data(), kIpv6 + kUdp + kBth);
+  }
   const std::size_t udp = ipv4 ? kIpv4 : kIpv6;
   if (ipv4) {
     ip[1] = std::byte{0xff};            // TOS
