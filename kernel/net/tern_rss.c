@@ -90,10 +90,31 @@ void tern_steer_init(struct tern_net *net)
 	rss->fields[TERN_RSS_UDP6] = TERN_RSS_L4;
 }
 
+/**
+ * tern_steer_substitute() - choose the channel that takes the frames of another
+ * @net: the network device, with queues
+ * @channel: index of the other channel
+ *
+ * The frames may not be for the process whose AF_XDP socket has a channel. RTNL held.
+ *
+ * Return: index of a channel without a pool, or TERN_NO_CHANNEL.
+ */
+unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel)
+{
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	unsigned int i;
+
+	for (i = 0; i < queues->config.channels; i++)
+		if (i != channel && !net->xsk_pools[i])
+			return i;
+	return TERN_NO_CHANNEL;
+}
+
 static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
 			 struct tern_cmd_rss *cmd)
 {
 	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	unsigned int substitute = tern_steer_substitute(net, net->steer.detached);
 	unsigned int i, index;
 
 	cmd->id = cpu_to_le32(id);
@@ -107,7 +128,7 @@ static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 i
 		/* After a reset there may be fewer channels. */
 		index = rss->indir[i] % queues->config.channels;
 		if (index == net->steer.detached)
-			index = net->steer.substitute;
+			index = substitute;
 		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
 }
@@ -141,6 +162,37 @@ static int tern_set_rx_default(struct tern_net *net, u8 dest, u32 id)
 
 	return tern_cmd_exec(&net->tdev->core, TERN_CMD_SET_RX_DEFAULT, &cmd, sizeof(cmd),
 			     NULL, 0);
+}
+
+/* Replaces the contents of a group in the device, if it exists there. */
+static int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
+			   const struct tern_rss *next)
+{
+	struct tern_cmd_rss cmd;
+
+	if (!rss->created)
+		return 0;
+	tern_rss_cmd(net, next, rss->id, &cmd);
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd, sizeof(cmd),
+			     NULL, 0);
+}
+
+/* The same for all groups, after another channel was detached. */
+static int tern_rss_modify_all(struct tern_net *net)
+{
+	struct ethtool_rxfh_context *ctx;
+	unsigned long context;
+	struct tern_rss *rss;
+	int err;
+
+	err = tern_rss_modify(net, &net->steer.rss, &net->steer.rss);
+	xa_for_each(&net->netdev->ethtool->rss_ctx, context, ctx) {
+		if (err)
+			return err;
+		rss = ethtool_rxfh_context_priv(ctx);
+		err = tern_rss_modify(net, rss, rss);
+	}
+	return err;
 }
 
 /* Creates groups and rules in the device, whose queues exist. RTNL held. */
@@ -186,70 +238,18 @@ void tern_steer_stop(struct tern_net *net)
 		tern_rss_destroy(net, ethtool_rxfh_context_priv(ctx));
 }
 
-/* Replaces the contents of a group in the device, if it exists there. */
-static int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
-			   const struct tern_rss *next)
-{
-	struct tern_cmd_rss cmd;
-
-	if (!rss->created)
-		return 0;
-	tern_rss_cmd(net, next, rss->id, &cmd);
-	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd, sizeof(cmd),
-			     NULL, 0);
-}
-
-/* The same for all groups, after another channel was detached. */
-static int tern_rss_modify_all(struct tern_net *net)
-{
-	struct ethtool_rxfh_context *ctx;
-	unsigned long context;
-	struct tern_rss *rss;
-	int err;
-
-	err = tern_rss_modify(net, &net->steer.rss, &net->steer.rss);
-	xa_for_each(&net->netdev->ethtool->rss_ctx, context, ctx) {
-		if (err)
-			return err;
-		rss = ethtool_rxfh_context_priv(ctx);
-		err = tern_rss_modify(net, rss, rss);
-	}
-	return err;
-}
-
-/**
- * tern_steer_substitute() - choose the channel that takes the frames of another
- * @net: the network device, with queues
- * @channel: index of the other channel
- *
- * The frames may not be for the process whose AF_XDP socket has a channel. RTNL held.
- *
- * Return: index of a channel without a pool, or TERN_NO_CHANNEL.
- */
-unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel)
-{
-	const struct tern_queues *queues = rtnl_dereference(net->queues);
-	unsigned int i;
-
-	for (i = 0; i < queues->config.channels; i++)
-		if (i != channel && !net->xsk_pools[i])
-			return i;
-	return TERN_NO_CHANNEL;
-}
-
 /**
  * tern_steer_detach() - keep frames from a receive queue
  * @net: the network device
  * @channel: index of the channel, whose queue can be destroyed then; it has a substitute
  *
- * The substitute takes its place in RSS groups; its ntuple rules are gone until
+ * A substitute takes its place in RSS groups; its ntuple rules are gone until
  * tern_steer_attach(). RTNL held.
  *
  * Return: 0, or an error, after which all steering must be stopped.
  */
 int tern_steer_detach(struct tern_net *net, unsigned int channel)
 {
-	net->steer.substitute = tern_steer_substitute(net, channel);
 	net->steer.detached = channel;
 	tern_ntuple_detach(net, channel);
 	return tern_rss_modify_all(net);

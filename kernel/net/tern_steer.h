@@ -42,14 +42,12 @@ struct tern_rss {
  * @rss: the default RSS group; the core has those of contexts
  * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL if there
  *	is none
- * @substitute: channel that takes its frames in RSS groups
  * @rules: rules, sorted by location
  * @num_rules: number of @rules
  */
 struct tern_steer {
 	struct tern_rss rss;
 	unsigned int detached;
-	unsigned int substitute;
 	struct list_head rules;
 	unsigned int num_rules;
 };
