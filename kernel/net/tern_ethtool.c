@@ -27,6 +27,9 @@ static const struct {
 	{ "rx_xdp_redirect", TERN_RX_STAT_XDP_REDIRECT },
 };
 
+/* Number of ntuple rules that the device lacks for now. */
+static const char tern_rules_waiting[ETH_GSTRING_LEN] = "ntuple_rules_waiting";
+
 static void tern_get_drvinfo(struct net_device *netdev,
 			     struct ethtool_drvinfo *info)
 {
@@ -130,13 +133,14 @@ static void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
 		ethtool_puts(&data, tern_hw_stats[i].name);
 	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
 		ethtool_puts(&data, tern_xdp_stats[i].name);
+	ethtool_puts(&data, tern_rules_waiting);
 }
 
 static int tern_get_sset_count(struct net_device *netdev, int set)
 {
 	if (set != ETH_SS_STATS)
 		return -EOPNOTSUPP;
-	return ARRAY_SIZE(tern_hw_stats) + ARRAY_SIZE(tern_xdp_stats);
+	return ARRAY_SIZE(tern_hw_stats) + ARRAY_SIZE(tern_xdp_stats) + 1;
 }
 
 static void tern_get_ethtool_stats(struct net_device *netdev,
@@ -154,6 +158,7 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 	tern_stats_sum_rx(net, 0, rx);
 	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
 		*data++ = rx[tern_xdp_stats[i].counter];
+	*data++ = net->steer.num_waiting;
 }
 
 /*
@@ -225,7 +230,12 @@ static int tern_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
 
 static int tern_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info)
 {
-	return tern_ntuple_set(netdev_priv(netdev), info);
+	struct tern_net *net = netdev_priv(netdev);
+	int err = tern_ntuple_set(net, info);
+
+	if (!err)
+		tern_steer_rules_changed(net);
+	return err;
 }
 
 const struct ethtool_ops tern_ethtool_ops = {

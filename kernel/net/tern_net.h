@@ -253,6 +253,7 @@ struct tern_moderation {
  * @port_up: the port is enabled, so the carrier follows its link
  * @restart_work: recreates the queues after a fault, with retries
  * @refill_work: allocates receive buffers in process context
+ * @rules_work: creates ntuple rules that the device refused, with retries
  * @stats_work: refreshes @hw_counters
  * @hw_counters: counters of the device as last read, plus @counters_base;
  *	indexed by TERN_ETH_CNT_*
@@ -283,6 +284,7 @@ struct tern_net {
 	bool port_up;
 	struct delayed_work restart_work;
 	struct delayed_work refill_work;
+	struct delayed_work rules_work;
 	struct work_struct stats_work;
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
 	struct u64_stats_sync hw_syncp;

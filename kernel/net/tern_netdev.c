@@ -279,6 +279,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	tern_ptp_init(net);
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
 	INIT_DELAYED_WORK(&net->refill_work, tern_queues_refill_work);
+	INIT_DELAYED_WORK(&net->rules_work, tern_steer_rules_work);
 
 	tdev->net = net;
 	tdev->core.netdev = netdev;
@@ -294,6 +295,7 @@ void tern_net_free(struct tern_net *net)
 {
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
+	disable_delayed_work_sync(&net->rules_work);
 	tern_stats_exit(net);
 	tern_ntuple_free(net);
 	mutex_destroy(&net->link_lock);

@@ -194,6 +194,11 @@ static unsigned int tern_rule_channel(struct tern_net *net, const struct tern_ru
 	return (u32)spec->ring_cookie % queues->config.channels;
 }
 
+static bool tern_channel_has_socket(const struct tern_net *net, unsigned int channel)
+{
+	return channel != TERN_NO_CHANNEL && net->xsk_pools[channel];
+}
+
 /* Creates the rule in the device, whose queues and groups exist. */
 static int tern_rule_create(struct tern_net *net, struct tern_rule *rule)
 {
@@ -244,16 +249,37 @@ static void tern_rule_remove(struct tern_net *net, struct tern_rule *rule)
 	kfree(rule);
 }
 
-int tern_ntuple_start(struct tern_net *net)
+/**
+ * tern_ntuple_sync() - create the rules that the device lacks
+ * @net: the network device, with queues and groups
+ *
+ * A rule that the device refuses waits: flows of RDMA may have taken its place. Later
+ * rules that lead to an AF_XDP socket of another channel wait, too: they might take
+ * its frames, which are not for that process. RTNL held.
+ *
+ * Return: 0, or -EIO if the device does not answer.
+ */
+int tern_ntuple_sync(struct tern_net *net)
 {
+	unsigned int channel, common = TERN_NO_CHANNEL, num = 0;
 	struct tern_rule *rule;
-	int err;
+	int err = 0;
 
 	list_for_each_entry(rule, &net->steer.rules, entry) {
-		err = tern_rule_create(net, rule);
-		if (err)
-			return err;
+		channel = tern_rule_channel(net, rule);
+		if (num && channel != common && tern_channel_has_socket(net, channel))
+			tern_rule_destroy(net, rule);
+		else if (!rule->created)
+			err = tern_rule_create(net, rule);
+		if (err == -ETIMEDOUT || tern_dev_dead(net->tdev))
+			return -EIO;
+		if (rule->created)
+			continue;
+		common = !num || channel == common ? channel : TERN_NO_CHANNEL;
+		num++;
 	}
+	net->steer.num_waiting = num;
+	net->steer.waiting_channel = common;
 	return 0;
 }
 
@@ -263,6 +289,8 @@ void tern_ntuple_stop(struct tern_net *net)
 
 	list_for_each_entry(rule, &net->steer.rules, entry)
 		tern_rule_destroy(net, rule);
+	net->steer.num_waiting = 0;
+	net->steer.waiting_channel = TERN_NO_CHANNEL;
 }
 
 /* Destroys the rules of a channel, whose receive queue is about to be destroyed. */
@@ -273,22 +301,6 @@ void tern_ntuple_detach(struct tern_net *net, unsigned int channel)
 	list_for_each_entry(rule, &net->steer.rules, entry)
 		if (tern_rule_channel(net, rule) == channel)
 			tern_rule_destroy(net, rule);
-}
-
-/* Undoes tern_ntuple_detach() with a new queue. */
-int tern_ntuple_attach(struct tern_net *net, unsigned int channel)
-{
-	struct tern_rule *rule;
-	int err;
-
-	list_for_each_entry(rule, &net->steer.rules, entry) {
-		if (tern_rule_channel(net, rule) != channel)
-			continue;
-		err = tern_rule_create(net, rule);
-		if (err)
-			return err;
-	}
-	return 0;
 }
 
 /* The netdev is gone, and so are the flows in the device. */

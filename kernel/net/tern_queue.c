@@ -497,7 +497,7 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 		return err;
 	tern_channel_start(ch);
 	netif_tx_wake_queue(txq);
-	return tern_steer_attach(net, ch->index);
+	return tern_steer_attach(net);
 }
 
 /* The same for all queues, if no other channel can take the frames. */

@@ -8,6 +8,10 @@
 
 #include "tern_net.h"
 
+/* Delay between attempts to create rules that the device refused; it doubles. */
+#define TERN_RULES_INTERVAL	HZ
+#define TERN_RULES_INTERVAL_MAX	(64 * HZ)
+
 #define TERN_RSS_L3	(TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP)
 #define TERN_RSS_L4	(TERN_RSS_L3 | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)
 
@@ -81,6 +85,7 @@ void tern_steer_init(struct tern_net *net)
 
 	INIT_LIST_HEAD(&net->steer.rules);
 	net->steer.detached = TERN_NO_CHANNEL;
+	net->steer.waiting_channel = TERN_NO_CHANNEL;
 	netdev_rss_key_fill(rss->key, sizeof(rss->key));
 	rss->fields[TERN_RSS_IPV4] = TERN_RSS_L3;
 	rss->fields[TERN_RSS_IPV6] = TERN_RSS_L3;
@@ -110,6 +115,17 @@ unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int chan
 	return TERN_NO_CHANNEL;
 }
 
+/* Whether groups must not refer to a channel, if another one can take its frames. */
+static bool tern_rss_avoids(const struct tern_net *net, unsigned int channel)
+{
+	const struct tern_steer *steer = &net->steer;
+
+	/* The frames of a rule that waits are not for the sockets of other channels. */
+	return channel == steer->detached ||
+	       (steer->num_waiting && channel != steer->waiting_channel &&
+		net->xsk_pools[channel]);
+}
+
 static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
 			 struct tern_cmd_rss *cmd)
 {
@@ -127,7 +143,7 @@ static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 i
 	for (i = 0; i < TERN_RSS_ENTRIES; i++) {
 		/* After a reset there may be fewer channels. */
 		index = rss->indir[i] % queues->config.channels;
-		if (index == net->steer.detached)
+		if (tern_rss_avoids(net, index) && substitute != TERN_NO_CHANNEL)
 			index = substitute;
 		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
@@ -177,7 +193,7 @@ static int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
 			     NULL, 0);
 }
 
-/* The same for all groups, after another channel was detached. */
+/* The same for all groups, after other channels are to be avoided. */
 static int tern_rss_modify_all(struct tern_net *net)
 {
 	struct ethtool_rxfh_context *ctx;
@@ -193,6 +209,35 @@ static int tern_rss_modify_all(struct tern_net *net)
 		err = tern_rss_modify(net, rss, rss);
 	}
 	return err;
+}
+
+/* Schedules the next attempt to create the rules that wait, if there are any. */
+static void tern_steer_schedule(struct tern_net *net, unsigned long delay)
+{
+	if (!net->steer.num_waiting)
+		return;
+	net->steer.retry_delay = min(delay, TERN_RULES_INTERVAL_MAX);
+	/* It may be scheduled already, but for later. */
+	cancel_delayed_work(&net->rules_work);
+	schedule_delayed_work(&net->rules_work, net->steer.retry_delay);
+}
+
+/* Tries to create the rules that wait. Returns an error as tern_steer_detach(). */
+static int tern_steer_sync(struct tern_net *net)
+{
+	unsigned int channel = net->steer.waiting_channel;
+	unsigned int num = net->steer.num_waiting;
+	int err;
+
+	err = tern_ntuple_sync(net);
+	if (err)
+		return err;
+	if (num == net->steer.num_waiting && channel == net->steer.waiting_channel) {
+		tern_steer_schedule(net, 2 * net->steer.retry_delay);
+		return 0;
+	}
+	tern_steer_schedule(net, TERN_RULES_INTERVAL);
+	return tern_rss_modify_all(net);
 }
 
 /* Creates groups and rules in the device, whose queues exist. RTNL held. */
@@ -213,9 +258,10 @@ int tern_steer_start(struct tern_net *net)
 		err = tern_rss_create(net, ethtool_rxfh_context_priv(ctx));
 	}
 	if (!err)
-		err = tern_set_rx_default(net, TERN_DEST_RSS, net->steer.rss.id);
+		err = tern_steer_sync(net);
+	/* Last, so that the group takes no frames of rules. */
 	if (!err)
-		err = tern_ntuple_start(net);
+		err = tern_set_rx_default(net, TERN_DEST_RSS, net->steer.rss.id);
 	if (err)
 		tern_steer_stop(net);
 	return err;
@@ -255,11 +301,34 @@ int tern_steer_detach(struct tern_net *net, unsigned int channel)
 	return tern_rss_modify_all(net);
 }
 
-/* Undoes tern_steer_detach(), with the same errors. */
-int tern_steer_attach(struct tern_net *net, unsigned int channel)
+/* Undoes tern_steer_detach(), with the same errors. Rules that are refused wait. */
+int tern_steer_attach(struct tern_net *net)
 {
+	int err;
+
 	net->steer.detached = TERN_NO_CHANNEL;
-	return tern_rss_modify_all(net) ?: tern_ntuple_attach(net, channel);
+	err = tern_ntuple_sync(net) ?: tern_rss_modify_all(net);
+	if (!err)
+		tern_steer_schedule(net, TERN_RULES_INTERVAL);
+	return err;
+}
+
+/* Called after the user has changed the rules: those that wait may fit now. */
+void tern_steer_rules_changed(struct tern_net *net)
+{
+	if (net->steer.num_waiting && tern_steer_sync(net))
+		tern_net_fault(net);
+}
+
+void tern_steer_rules_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(to_delayed_work(work),
+					    struct tern_net, rules_work);
+
+	rtnl_lock();
+	if (net->queues_up && !tern_dev_dead(net->tdev))
+		tern_steer_rules_changed(net);
+	rtnl_unlock();
 }
 
 /* Replaces the contents of a group. */

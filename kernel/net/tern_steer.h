@@ -26,6 +26,7 @@ struct ethtool_rxnfc;
 struct net_device;
 struct netlink_ext_ack;
 struct tern_net;
+struct work_struct;
 
 /* An RSS group: the default one, or the driver's part of an RSS context. */
 struct tern_rss {
@@ -44,12 +45,18 @@ struct tern_rss {
  *	is none
  * @rules: rules, sorted by location
  * @num_rules: number of @rules
+ * @num_waiting: number of @rules that wait because the device refused them or others
+ * @waiting_channel: channel to which all of these lead, else TERN_NO_CHANNEL
+ * @retry_delay: jiffies until the next attempt to create them
  */
 struct tern_steer {
 	struct tern_rss rss;
 	unsigned int detached;
 	struct list_head rules;
 	unsigned int num_rules;
+	unsigned int num_waiting;
+	unsigned int waiting_channel;
+	unsigned long retry_delay;
 };
 
 /* tern_rss.c */
@@ -58,7 +65,9 @@ int tern_steer_start(struct tern_net *net);
 void tern_steer_stop(struct tern_net *net);
 unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
 int tern_steer_detach(struct tern_net *net, unsigned int channel);
-int tern_steer_attach(struct tern_net *net, unsigned int channel);
+int tern_steer_attach(struct tern_net *net);
+void tern_steer_rules_changed(struct tern_net *net);
+void tern_steer_rules_work(struct work_struct *work);
 void tern_rss_spread(struct tern_net *net, unsigned int channels);
 u32 tern_get_rxfh_size(struct net_device *netdev);
 u32 tern_get_rxfh_key_size(struct net_device *netdev);
@@ -83,9 +92,8 @@ u64 tern_rss_to_rxh(u8 fields);
 #endif
 
 /* tern_ntuple.c */
-int tern_ntuple_start(struct tern_net *net);
+int tern_ntuple_sync(struct tern_net *net);
 void tern_ntuple_stop(struct tern_net *net);
-int tern_ntuple_attach(struct tern_net *net, unsigned int channel);
 void tern_ntuple_detach(struct tern_net *net, unsigned int channel);
 void tern_ntuple_free(struct tern_net *net);
 bool tern_ntuple_uses_rss(const struct tern_net *net, u32 context);

@@ -306,7 +306,7 @@ static u64 tern_test_missed(struct kunit *test)
 static u64 tern_test_filtered(struct kunit *test)
 {
 	struct net_device *netdev = tern_test_net(test)->netdev;
-	u64 data[8] = {};
+	u64 data[16] = {};
 
 	/* hw_rx_filtered is the second one. */
 	netdev->ethtool_ops->get_ethtool_stats(netdev, NULL, data);

@@ -348,6 +348,32 @@ static int tern_test_set_pool(struct kunit *test, u16 qid)
 	return err;
 }
 
+static int tern_test_set_rule(struct kunit *test, u32 cmd, u32 location, u32 channel)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct ethtool_rxnfc info = {
+		.cmd = cmd,
+		.fs = {
+			.flow_type = TCP_V4_FLOW,
+			.location = location,
+			.ring_cookie = channel,
+			.h_u.tcp_ip4_spec.pdst = htons(80),
+			.m_u.tcp_ip4_spec.pdst = htons(0xffff),
+		},
+	};
+	int err;
+
+	rtnl_lock();
+	err = netdev->ethtool_ops->set_rxnfc(netdev, &info);
+	rtnl_unlock();
+	return err;
+}
+
+static int tern_test_add_rule(struct kunit *test, u32 location, u32 channel)
+{
+	return tern_test_set_rule(test, ETHTOOL_SRXCLSRLINS, location, channel);
+}
+
 static bool tern_test_is_up(struct kunit *test)
 {
 	return READ_ONCE(tern_test_net(test)->queues_up);
@@ -358,24 +384,12 @@ static void tern_test_replace(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct net_device *netdev = fake->tdev.net->netdev;
-	struct ethtool_rxnfc info = {
-		.cmd = ETHTOOL_SRXCLSRLINS,
-		.fs = {
-			.flow_type = TCP_V4_FLOW,
-			.location = 5,
-			.ring_cookie = 2,
-			.h_u.tcp_ip4_spec.pdst = htons(80),
-			.m_u.tcp_ip4_spec.pdst = htons(0xffff),
-		},
-	};
 	u32 ids[4];
 	unsigned int i;
 
 	tern_test_many(test);
 	tern_test_open(test);
-	rtnl_lock();
-	KUNIT_ASSERT_EQ(test, netdev->ethtool_ops->set_rxnfc(netdev, &info), 0);
-	rtnl_unlock();
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 5, 2), 0);
 	tern_test_expect_steered(test);
 	for (i = 0; i < 4; i++)
 		ids[i] = tern_test_channel(test, i)->rx.id;
@@ -476,6 +490,148 @@ static void tern_test_replace_refused(struct kunit *test)
 	}
 }
 
+/* Expects @waiting of @rules rules to wait, while the link is up. */
+static void tern_test_expect_rules(struct kunit *test, u32 rules, u64 waiting)
+{
+	struct tern_test_net *fake = test->priv;
+	struct net_device *netdev = fake->tdev.net->netdev;
+	const struct ethtool_ops *ops = netdev->ethtool_ops;
+	struct ethtool_rxnfc info = { .cmd = ETHTOOL_GRXCLSRLCNT };
+	u64 stats[16] = {};
+	int num = ops->get_sset_count(netdev, ETH_SS_STATS);
+
+	KUNIT_ASSERT_LE(test, num, ARRAY_SIZE(stats));
+	rtnl_lock();
+	ops->get_ethtool_stats(netdev, NULL, stats);
+	KUNIT_EXPECT_EQ(test, ops->get_rxnfc(netdev, &info, NULL), 0);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, stats[num - 1], waiting);
+	KUNIT_EXPECT_EQ(test, info.rule_cnt, rules);
+	KUNIT_EXPECT_EQ(test, fake->flows, rules - waiting);
+	KUNIT_EXPECT_TRUE(test, tern_test_is_up(test));
+	KUNIT_EXPECT_TRUE(test, netif_carrier_ok(netdev));
+	KUNIT_EXPECT_EQ(test, work_busy(&fake->tdev.net->restart_work.work), 0);
+}
+
+/* A rule that a new channel does not get costs neither the link nor the rule. */
+static void tern_test_rule_waits(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+	unsigned long delay;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 5, 2), 0);
+	fake->eth_created = 0;
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_FLOW);
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	tern_test_expect_rules(test, 1, 1);
+	KUNIT_EXPECT_EQ(test, fake->eth_created, 2);
+
+	delay = net->steer.retry_delay;
+	flush_delayed_work(&net->rules_work);
+	tern_test_expect_rules(test, 1, 1);
+	KUNIT_EXPECT_GE(test, net->steer.retry_delay, 2 * delay);
+	KUNIT_EXPECT_EQ(test, tern_test_add_rule(test, 6, 1), -ENOMEM);
+
+	WRITE_ONCE(fake->refused, 0);
+	flush_delayed_work(&net->rules_work);
+	tern_test_expect_rules(test, 1, 0);
+	tern_test_expect_steered(test);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&net->rules_work));
+}
+
+/* The same when all queues are new, after a reset, and when the interface is removed. */
+static void tern_test_rule_waits_start(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 5, 2), 0);
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_FLOW);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 1280), 0);
+	tern_test_expect_rules(test, 1, 1);
+	tern_net_detach(net);
+	flush_delayed_work(&net->rules_work);
+	KUNIT_EXPECT_EQ(test, fake->flows, 0);
+	tern_net_attach(net);
+	tern_test_expect_rules(test, 1, 1);
+	WRITE_ONCE(fake->refused, 0);
+	flush_delayed_work(&net->rules_work);
+	tern_test_expect_rules(test, 1, 0);
+	tern_test_expect_steered(test);
+
+	/* The closed interface has no flows; opening it needs none. */
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_FLOW);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, ETH_DATA_LEN), 0);
+	rtnl_lock();
+	dev_close(net->netdev);
+	rtnl_unlock();
+	flush_delayed_work(&net->rules_work);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&net->rules_work));
+	tern_test_open(test);
+	tern_test_expect_rules(test, 1, 1);
+	KUNIT_EXPECT_TRUE(test, delayed_work_pending(&net->rules_work));
+}
+
+/* A rule that was deleted while it waited does not come back. */
+static void tern_test_rule_waits_deleted(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 5, 2), 0);
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_FLOW);
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	tern_test_expect_rules(test, 1, 1);
+	KUNIT_EXPECT_EQ(test, tern_test_set_rule(test, ETHTOOL_SRXCLSRLDEL, 5, 0), 0);
+	tern_test_expect_rules(test, 0, 0);
+	WRITE_ONCE(fake->refused, 0);
+	flush_delayed_work(&fake->tdev.net->rules_work);
+	tern_test_expect_rules(test, 0, 0);
+}
+
+/*
+ * Frames of a rule that waits do not go to the AF_XDP socket of another channel, neither
+ * by a group nor by a later rule.
+ */
+static void tern_test_rule_waits_socket(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+	struct xsk_buff_pool *pool;
+	unsigned int i;
+
+	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 4, 3), 0);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 5, 2), 0);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 6, 3), 0);
+	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 7, 1), 0);
+	net->xsk_pools[3] = pool;
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_FLOW);
+	KUNIT_EXPECT_EQ(test, tern_test_set_pool(test, 2), 0);
+	tern_test_expect_rules(test, 4, 2);
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->rss.entries[i]),
+				tern_test_channel(test, i % 4 == 3 ? 0 : i % 4)->rx.id);
+
+	WRITE_ONCE(fake->refused, 0);
+	flush_delayed_work(&net->rules_work);
+	net->xsk_pools[3] = NULL;
+	tern_test_expect_rules(test, 4, 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->flow.priority), TERN_RULE_PRIORITY + 6);
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->rss.entries[i]),
+				tern_test_channel(test, i % 4)->rx.id);
+}
+
 static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_removed_queue),
 	KUNIT_CASE(tern_test_watchdog),
@@ -488,6 +644,10 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_replace_all),
 	KUNIT_CASE(tern_test_replace_none),
 	KUNIT_CASE(tern_test_replace_refused),
+	KUNIT_CASE(tern_test_rule_waits),
+	KUNIT_CASE(tern_test_rule_waits_start),
+	KUNIT_CASE(tern_test_rule_waits_deleted),
+	KUNIT_CASE(tern_test_rule_waits_socket),
 	{}
 };
 
