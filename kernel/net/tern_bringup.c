@@ -281,7 +281,7 @@ void tern_adev_del(struct tern_dev *tdev)
 }
 
 /* Takes the device down. The netdev stays registered. Devlink lock held. */
-void tern_quiesce(struct tern_dev *tdev)
+void tern_dev_down(struct tern_dev *tdev)
 {
 	if (!test_bit(TERN_DEV_UP, &tdev->flags))
 		return;
@@ -290,8 +290,8 @@ void tern_quiesce(struct tern_dev *tdev)
 	tern_hw_down(tdev);
 }
 
-/* Undoes tern_quiesce(), except for the auxiliary device. Devlink lock held. */
-int tern_revive(struct tern_dev *tdev)
+/* Undoes tern_dev_down(), except for the auxiliary device. Devlink lock held. */
+int tern_dev_up(struct tern_dev *tdev)
 {
 	int err;
 
@@ -313,8 +313,8 @@ int tern_dev_recover(struct tern_dev *tdev)
 
 	if (!tern_dev_dead(tdev))
 		return 0;
-	tern_quiesce(tdev);
-	err = tern_revive(tdev);
+	tern_dev_down(tdev);
+	err = tern_dev_up(tdev);
 	if (!err)
 		tern_adev_add(tdev);
 	return err;

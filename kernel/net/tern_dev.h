@@ -271,8 +271,8 @@ int tern_hw_up(struct tern_dev *tdev);
 void tern_hw_down(struct tern_dev *tdev);
 void tern_adev_add(struct tern_dev *tdev);
 void tern_adev_del(struct tern_dev *tdev);
-void tern_quiesce(struct tern_dev *tdev);
-int tern_revive(struct tern_dev *tdev);
+void tern_dev_down(struct tern_dev *tdev);
+int tern_dev_up(struct tern_dev *tdev);
 int tern_dev_recover(struct tern_dev *tdev);
 
 #endif /* TERN_DEV_H */

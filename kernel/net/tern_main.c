@@ -14,7 +14,7 @@ static void tern_hold(struct tern_dev *tdev)
 {
 	tern_devlink_lock(tdev);
 	set_bit(TERN_DEV_HELD, &tdev->flags);
-	tern_quiesce(tdev);
+	tern_dev_down(tdev);
 	tern_devlink_unlock(tdev);
 }
 
@@ -24,7 +24,7 @@ static int tern_bring_up(struct tern_dev *tdev)
 	int err;
 
 	tern_devlink_lock(tdev);
-	err = tern_revive(tdev);
+	err = tern_dev_up(tdev);
 	tern_devlink_unlock(tdev);
 	return err;
 }
