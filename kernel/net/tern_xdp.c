@@ -72,7 +72,8 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		if (err)
 			return err;
 		if (!tern_xsk_fits(net, &config, prog)) {
-			NL_SET_ERR_MSG_MOD(extack, "MTU too large for the buffers of an AF_XDP socket");
+			NL_SET_ERR_MSG_MOD(extack,
+					   "MTU too large for the buffers of an AF_XDP socket");
 			return -EOPNOTSUPP;
 		}
 		/* The program needs frames as received. */
