@@ -54,7 +54,7 @@
 #include "map.h"
 #include "program.h"
 #include "shared.h"
-#include "walk.h"
+#include "victim.h"
 
 namespace guest::killer {
 namespace {
@@ -124,7 +124,7 @@ class Killer {
   Counts baseline_;
   bool clean_ = true;  // nothing is left so far
   unsigned by_moment_ = 0;
-  std::array<unsigned, kKinds> rounds_with_{};
+  std::array<unsigned, kGoals> rounds_with_{};
 };
 
 void Killer::victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after) {
@@ -132,10 +132,9 @@ void Killer::victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after)
   options.device = settings_.device;
   options.seed = seed;
   options.kill_after = kill_after;
-  options.second = role == 1;
-  options.orderly = settings_.victim.has_value();
+  options.careful = settings_.victim.has_value();
   options.xrcd_fd = open(kXrcdFile, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  Walk(options, *shared_).run();
+  Victim(options, *shared_, shared_->role[role]).run();
 }
 
 pid_t Killer::start(const Plan& plan, unsigned role, pid_t group) {
@@ -187,7 +186,7 @@ void Killer::round(std::uint64_t seed) {
 }
 
 void Killer::remember_round() {
-  for (std::size_t i = 0; i < kKinds; ++i) {
+  for (std::size_t i = 0; i < kGoals; ++i) {
     if (shared_->role[0].live[i] + shared_->role[1].live[i] > 0) ++rounds_with_[i];
   }
 }
@@ -240,15 +239,16 @@ void Killer::run_all() {
   if (clean_) report(true, std::format("nothing-is-left-after-{}-kills", settings_.rounds));
   note("{} of them at a moment, the others after a verb; {}", by_moment_,
        std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin));
-  for (std::size_t i = 0; i < kKinds; ++i) {
+  for (const Kind& kind : kKinds) {
     const unsigned wanted = std::max(settings_.rounds / 20, 1U);
-    const bool enough = rounds_with_[i] >= wanted;
-    const std::string name = std::string("killed-with-") + kKindNames[i];
-    if (!enough && shared_->role[0].missing[i]) {
+    const unsigned rounds = rounds_with_[kind.goal];
+    const bool enough = rounds >= wanted;
+    const std::string name = std::string("killed-with-") + kind.name;
+    if (!enough && shared_->role[0].missing[kind.goal]) {
       report_skip(name, "the device has none");
       continue;
     }
-    const std::string kills = std::format("{} of {} kills", rounds_with_[i], settings_.rounds);
+    const std::string kills = std::format("{} of {} kills", rounds, settings_.rounds);
     report(enough, name, kills, kills);
   }
 }

@@ -7,55 +7,54 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "random.h"
+#include "walk.h"
 
 namespace guest::killer {
 
-enum Kind : std::size_t {
-  kContext,
-  kPd,
-  kMr,
-  kChannel,
-  kCq,
-  kRc,
-  kUc,
-  kUd,
-  kXrcSend,
-  kXrcRecv,
-  kOpenedQp,
-  kSrq,
-  kXrcSrq,
-  kXrcd,
-  kAh,
-  kMcast,
-  kMw,
-  kBound,
-  kDm,
-  kDmMr,
-  kRereg,
-  kConnected,
-  kTraffic,
-  kFork,
-  kKinds
+// What a victim has when it is killed, besides the goals of a walk.
+enum VictimGoal : std::size_t { kBound = kWalkGoals, kFork, kGoals };
+
+struct Kind {
+  std::size_t goal;
+  const char* name;
 };
 
-constexpr std::array<const char*, kKinds> kKindNames = {
-    "context",  "pd",       "mr",      "channel", "cq",      "rc-qp",     "uc-qp",   "ud-qp",
-    "xrc-send", "xrc-recv", "open-qp", "srq",     "xrc-srq", "xrcd",      "ah",      "mcast",
-    "mw",       "bound-mw", "dm",      "dm-mr",   "rereg",   "connected", "traffic", "fork"};
+constexpr Kind kKinds[] = {{kContext, "context"},
+                           {kPd, "pd"},
+                           {kMr, "mr"},
+                           {kChannel, "channel"},
+                           {kCq, "cq"},
+                           {kRc, "rc-qp"},
+                           {kUc, "uc-qp"},
+                           {kUd, "ud-qp"},
+                           {kXrcSend, "xrc-send"},
+                           {kXrcTarget, "xrc-recv"},
+                           {kOpenedQp, "open-qp"},
+                           {kSrq, "srq"},
+                           {kXrcSrq, "xrc-srq"},
+                           {kXrcd, "xrcd"},
+                           {kAh, "ah"},
+                           {kMcast, "mcast"},
+                           {kMw, "mw"},
+                           {kBound, "bound-mw"},
+                           {kDm, "dm"},
+                           {kDmMr, "dm-mr"},
+                           {kRereg, "rereg"},
+                           {kConnected, "connected"},
+                           {kPosted, "traffic"},
+                           {kFork, "fork"}};
 
 // One process. Only the process itself writes here.
 struct Role {
   std::atomic<std::uint32_t> verbs;  // called so far
   std::atomic<const char*> last;     // the last of them, a literal
-  std::array<std::atomic<std::uint32_t>, kKinds> live;
-  std::array<std::atomic<std::uint32_t>, kKinds> missing;  // 1: the device does not support it
+  std::array<std::atomic<std::uint32_t>, kGoals> live;
+  std::array<std::atomic<std::uint32_t>, kGoals> missing;  // 1: the device does not support it
 };
 
 struct Shared {
   std::array<Role, 2> role;
-  std::atomic<std::uint32_t> target_qpn;  // an XRC target of the first process, or 0
-  std::atomic<std::uint32_t> srqn;        // an XRC SRQ of either process, or 0
+  WalkShared walk;
 };
 
 }  // namespace guest::killer

@@ -8,11 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <numeric>
 #include <string_view>
 #include <thread>
-
-#include "verbs.h"
 
 namespace guest::uverbsfuzz {
 namespace {
@@ -31,17 +28,21 @@ ibv_context* open_device(const std::string& name, Tally& tally) {
   return verbs;
 }
 
-// Without a GID its connections are refused; everything else works.
-void choose_gid(Process& process) {
-  const std::optional<ibv_gid_entry> entry = ipv4_gid(process.verbs);
-  if (!entry) return;
-  process.gid = entry->gid;
-  process.gid_index = static_cast<std::uint8_t>(entry->gid_index);
+// The file of the XRC domain that all processes share.
+int xrcd_file() {
+  static const int file = open("/run/uverbsfuzz.xrcd", O_RDONLY | O_CLOEXEC);
+  return file;
 }
 
 }  // namespace
 
-Thread::Thread(Process& process, std::uint64_t seed) : process_(process), random_(seed) {}
+Thread::Thread(Process& process, std::uint64_t seed)
+    : Walk(process.verbs, process.tally.walk,
+           {.seed = seed,
+            .how = {.timeout = 8, .retry_cnt = 1, .rnr_retry = 1, .min_rnr_timer = 1},
+            .xrcd_fd = xrcd_file(),
+            .wild = true}),
+      process_(process) {}
 
 void Thread::note(std::size_t op, int err) {
   trace_ = (trace_ ^ (op << 16 ^ static_cast<std::uint64_t>(err + 1))) * 0x100000001b3;
@@ -49,15 +50,10 @@ void Thread::note(std::size_t op, int err) {
 
 void Thread::run(std::uint32_t calls) {
   const std::vector<Op>& all = ops();
-  const std::uint32_t total =
-      std::accumulate(all.begin(), all.end(), std::uint32_t{0},
-                      [](std::uint32_t sum, const Op& op) { return sum + op.weight; });
   for (std::uint32_t i = 0; i < calls; ++i) {
     // Each call has a generator of its own: the next choice does not depend on its draws.
     const std::uint64_t seed = random_.next();
-    std::uint32_t pick = random_.below(total);
-    std::size_t chosen = 0;
-    while (pick >= all[chosen].weight) pick -= all[chosen++].weight;
+    const std::size_t chosen = draw<Op>(random_, all);
     const Op& op = all[chosen];
     // Nothing that could change what later calls of the trace find.
     if (process_.options.orderly && !op.traced) {
@@ -85,7 +81,6 @@ int live(const LifeOptions& options, Tally& tally) {
   }
   ++tally.reached[kContext];
   fcntl(process.verbs->async_fd, F_SETFL, O_NONBLOCK);
-  choose_gid(process);
   Random random(options.seed);
   const std::size_t threads = options.orderly ? 1 : 1 + random.below(3);
   const std::uint32_t calls = options.orderly ? 600 : 100 + random.below(600);

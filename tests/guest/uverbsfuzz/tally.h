@@ -8,45 +8,20 @@
 #include <cstdint>
 #include <string_view>
 
+#include "walk.h"
+
 namespace guest::uverbsfuzz {
 
-// What must be reached: objects of a type that were made, and calls of a class that succeeded.
-enum Goal : std::size_t {
-  kContext,
-  kPd,
-  kMr,
-  kOdpMr,
-  kDmabufMr,
-  kDm,
-  kDmMr,
-  kChannel,
-  kCq,
-  kSrq,
-  kXrcSrq,
-  kRc,
-  kUc,
-  kUd,
+// What must be reached, besides the goals of a walk.
+enum FuzzGoal : std::size_t {
+  kDmabufMr = kWalkGoals,
   kRaw,
-  kXrcSend,
-  kXrcTarget,
-  kOpenedQp,
-  kXrcd,
-  kAh,
-  kMcast,
-  kMw,
   kWq,
   kRssTable,
   kRssQp,
   kFlow,
   kCounters,
-  kConnected,
-  kPosted,
-  kCompleted,
   kModify,
-  kQuery,
-  kResize,
-  kRereg,
-  kDestroy,
   kSport,
   kQueryKey,
   kMapOp,
@@ -66,13 +41,13 @@ enum Goal : std::size_t {
 };
 
 constexpr std::array<std::string_view, kGoals> kGoalNames = {
-    "context",   "pd",        "mr",           "odp-mr",    "dmabuf-mr",   "dm",         "dm-mr",
-    "channel",   "cq",        "srq",          "xrc-srq",   "rc-qp",       "uc-qp",      "ud-qp",
-    "raw-qp",    "xrc-send",  "xrc-target",   "opened-qp", "xrcd",        "ah",         "mcast",
-    "mw",        "wq",        "rss-table",    "rss-qp",    "flow",        "counters",   "connected",
-    "posted",    "completed", "modify",       "query",     "resize",      "rereg",      "destroy",
-    "sport",     "query-key", "map-op",       "mmap",      "unmap-queue", "scribble",   "doorbell",
-    "memory",    "ioctl",     "driver-ioctl", "write",     "write-ex",    "fresh-file", "fork",
+    "context",    "pd",        "mr",           "odp-mr", "dm",          "dm-mr",      "channel",
+    "cq",         "srq",       "xrc-srq",      "rc-qp",  "uc-qp",       "ud-qp",      "xrc-send",
+    "xrc-target", "opened-qp", "xrcd",         "ah",     "mcast",       "mw",         "connected",
+    "posted",     "completed", "query",        "resize", "rereg",       "destroy",    "dmabuf-mr",
+    "raw-qp",     "wq",        "rss-table",    "rss-qp", "flow",        "counters",   "modify",
+    "sport",      "query-key", "map-op",       "mmap",   "unmap-queue", "scribble",   "doorbell",
+    "memory",     "ioctl",     "driver-ioctl", "write",  "write-ex",    "fresh-file", "fork",
     "close-file"};
 
 // Goals that need CAP_NET_RAW, or to open /dev/udmabuf.
@@ -87,8 +62,8 @@ struct Tally {
   std::atomic<std::uint64_t> trace;          // digest of the last life that kept one
   std::atomic<std::uint64_t> traced;         // calls in it
   std::atomic<std::uint64_t> disturbed;      // disturbances that ended well
-  std::atomic<std::uint32_t> target_qpn;     // an XRC target of some process
-  std::atomic<std::uint32_t> stop;           // the disturbances have to end
+  WalkShared walk;
+  std::atomic<std::uint32_t> stop;  // the disturbances have to end
 };
 
 }  // namespace guest::uverbsfuzz
