@@ -80,25 +80,30 @@ void cq_sizes(Env& env) {
   require(past == nullptr && errno == EINVAL, "vector past the last");
 }
 
-// A list whose third request is bad: two are posted, and bad_wr points to the third.
-void bad_wr(Env& env) {
-  const Pair pair(env);
-  const std::uint32_t most = pair.local.cap().max_send_sge;
-  const std::uint32_t most_inline = pair.local.cap().max_inline_data;
-  const Send good = pair.request(IBV_WR_RDMA_WRITE, 8);
-  Send wide = good;
-  wide.sges.assign(most + 1, good.sges[0]);
-  Send fat = pair.request(IBV_WR_RDMA_WRITE, most_inline + 1);
+// Too many SGEs, too much inline data, a READ with inline data.
+std::vector<Send> bad_requests(const Pair& pair) {
+  Send wide = pair.request(IBV_WR_RDMA_WRITE, 8);
+  wide.sges.assign(pair.local.cap().max_send_sge + 1, wide.sges[0]);
+  Send fat = pair.request(IBV_WR_RDMA_WRITE, pair.local.cap().max_inline_data + 1);
   fat.flags |= IBV_SEND_INLINE;
   Send read_inline = pair.request(IBV_WR_RDMA_READ, 8);
   read_inline.flags |= IBV_SEND_INLINE;
+  return {wide, fat, read_inline};
+}
+
+// A list whose third request is bad: two are posted, and bad_wr points to the third.
+void bad_wr(Env& env) {
+  const Pair pair(env);
+  const Send good = pair.request(IBV_WR_RDMA_WRITE, 8);
+  std::vector<Send> all = bad_requests(pair);
   Send atomic_list = pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, 4);
   atomic_list.sges.push_back(pair.local.memory().sge(4, 4));
   Send tso = good;
   tso.opcode = IBV_WR_TSO;
   Send nonsense = good;
   nonsense.opcode = static_cast<ibv_wr_opcode>(13);
-  for (const Send& bad : {wide, fat, read_inline, atomic_list, tso, nonsense}) {
+  all.insert(all.end(), {atomic_list, tso, nonsense});
+  for (const Send& bad : all) {
     std::array<Send, 4> list = {good, good, bad, good};
     for (std::size_t i = 0; i < list.size(); i++) list[i].wr_id = i;
     std::size_t at = 99;
@@ -113,16 +118,8 @@ void bad_wr(Env& env) {
 // The same through ibv_wr_*(): nothing is posted, and the next session works.
 void bad_session(Env& env) {
   const Pair pair(env);
-  const std::uint32_t most = pair.local.cap().max_send_sge;
-  const std::uint32_t most_inline = pair.local.cap().max_inline_data;
   const Send good = pair.request(IBV_WR_RDMA_WRITE, 8);
-  Send wide = good;
-  wide.sges.assign(most + 1, good.sges[0]);
-  Send fat = pair.request(IBV_WR_RDMA_WRITE, most_inline + 1);
-  fat.flags |= IBV_SEND_INLINE;
-  Send read_inline = pair.request(IBV_WR_RDMA_READ, 8);
-  read_inline.flags |= IBV_SEND_INLINE;
-  for (const Send& bad : {wide, fat, read_inline}) {
+  for (const Send& bad : bad_requests(pair)) {
     const std::array<Send, 4> list = {good, good, bad, good};
     require_err(guest::post(pair.local.qp(), Api::kWr, list), EINVAL, "ibv_wr_complete");
     expect_quiet(pair.local.send_cq(), 20);

@@ -225,14 +225,10 @@ void bound_by_xrc(const Env& env) {
   Window window(env, {.type = IBV_MW_TYPE_2});
   const End sender = xrc_sender(env, window.path);
   const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
-  Bind request = window.request();
-  request.mw = mw.get();
-  request.new_rkey = with_variant(mw->rkey, 7);
-  require_err(post_bind(sender.qp(), request), 0, "post of a bind");
-  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
-  window.denied(Op::kWrite, request.new_rkey, window.address(), 8);
+  const std::uint32_t key = bind_by(sender, window, mw.get());
+  window.denied(Op::kWrite, key, window.address(), 8);
   const Path target(env, {.type = IBV_QPT_XRC_RECV});
-  target.denied(window.region, Op::kWrite, request.new_rkey, window.address(), 8);
+  target.denied(window.region, Op::kWrite, key, window.address(), 8);
 }
 
 void add_owner_tests(Tests& t) {

@@ -125,22 +125,7 @@ void signal_all(const Env& env) {
   path.done(kBindId);
 }
 
-// The peer learns the key from a message that was posted right after the bind.
-void send_after_bind(const Env& env) {
-  Window window(env, kType1);
-  const Path& path = window.path;
-  path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
-  Bind silent = window.request();
-  silent.flags = 0;
-  require_err(post_bind(path.qp(), silent), 0, "ibv_bind_mw");
-  path.inbox().store64(0, window.mw->rkey);
-  Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
-  send.sges = {path.inbox().sge(0, 8)};
-  path.post(send);
-  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
-  window.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
-  path.done(4);
-}
+void send_after_bind(const Env& env) { Window(env, kType1).send_key_after_bind(); }
 
 void other_qp(const Env& env) {
   Window window(env, kType1);

@@ -91,19 +91,8 @@ void pipelined(const Env& env) {
 
 void send_after_bind(const Env& env) {
   Window window(env, kType2);
-  const Path& path = window.path;
-  local_inv(path, window.key);
-  path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
-  Bind silent = window.request();
-  silent.flags = 0;
-  require_err(post_bind(path.qp(), silent), 0, "post of a bind");
-  path.inbox().store64(0, silent.new_rkey);
-  Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
-  send.sges = {path.inbox().sge(0, 8)};
-  path.post(send);
-  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
-  window.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
-  path.done(4);
+  local_inv(window.path, window.key);
+  window.send_key_after_bind();
 }
 
 // mw->rkey still is the key of the allocation: a bind refers to the window by its index.
@@ -163,12 +152,8 @@ void bound_by_xrc(const Env& env) {
   const Window window(env, kType2);
   const End sender = xrc_sender(env, window.path);
   const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
-  Bind request = window.request();
-  request.mw = mw.get();
-  request.new_rkey = with_variant(mw->rkey, 7);
-  require_err(post_bind(sender.qp(), request), 0, "post of a bind");
-  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
-  require_err(post_local_inv(sender.qp(), request.new_rkey), 0, "post of LOCAL_INV");
+  const std::uint32_t key = bind_by(sender, window, mw.get());
+  require_err(post_local_inv(sender.qp(), key), 0, "post of LOCAL_INV");
   require_status(poll(sender.send_cq(), 1).front(), kInvId, IBV_WC_SUCCESS);
 }
 

@@ -415,6 +415,29 @@ Bind Window::request() const {
           .new_rkey = with_variant(mw->rkey, (key != 0 ? key : mw->rkey) + 0x35)};
 }
 
+std::uint32_t bind_by(const End& sender, const Window& window, ibv_mw* mw) {
+  Bind request = window.request();
+  request.mw = mw;
+  request.new_rkey = with_variant(mw->rkey, 7);
+  require_err(post_bind(sender.qp(), request), 0, "post of a bind");
+  require_status(poll(sender.send_cq(), 1).front(), kBindId, IBV_WC_SUCCESS);
+  return request.new_rkey;
+}
+
+void Window::send_key_after_bind() {
+  path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
+  Bind silent = request();
+  silent.flags = 0;
+  require_err(post_bind(path.qp(), silent), 0, "post of a bind");
+  path.inbox().store64(0, mw->type == IBV_MW_TYPE_1 ? mw->rkey : silent.new_rkey);
+  Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
+  send.sges = {path.inbox().sge(0, 8)};
+  path.post(send);
+  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
+  all_work({0, 64}, static_cast<std::uint32_t>(path.peer().load64(4096)));
+  path.done(4);
+}
+
 void Window::rebind(const Bind& request) { key = bind(binder(), request); }
 
 void Window::all_work(Range at, std::uint32_t rkey) {

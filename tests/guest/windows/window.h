@@ -208,6 +208,8 @@ class Window {
   [[nodiscard]] Bind request() const;
   // Binds, or rebinds; updates `key`.
   void rebind(const Bind& request);
+  // Checks that the peer can use a key that a SEND carries which was posted right after the bind.
+  void send_key_after_bind();
   // Checks that every operation of the path's type works on these bytes of the window.
   void all_work(Range at, std::uint32_t rkey);
   void all_work() { all_work({0, 64}, key); }
@@ -231,5 +233,8 @@ class Window {
   Form form_;
   std::unique_ptr<Path> binder_;
 };
+
+// Binds `mw`, of type 2, to the window's range through `sender`. Returns its key.
+std::uint32_t bind_by(const End& sender, const Window& window, ibv_mw* mw);
 
 }  // namespace guest::windows
