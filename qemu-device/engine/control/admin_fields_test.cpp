@@ -310,6 +310,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
     ASSERT_NE(attempt(opcode, good().at(input)), TERN_ST_BAD_PARAM) << opcode << ' ' << what;
     build();
     before = state();
+    Bytes valid = good().at(input);
     const std::size_t bytes = std::min<std::size_t>(first.size(), 96);
     for (const std::size_t width : {1U, 2U, 4U, 8U}) {
       const std::uint64_t top =
@@ -318,9 +319,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
                                       0x1000, top, top - 1, top / 2, top / 2 + 1, top - 63};
       for (std::size_t at = 0; at + width <= bytes; at += width) {
         for (const std::uint64_t value : values) {
-          // build() creates new objects after a command succeeded, so good() must be called again.
-          const auto now = good();
-          Bytes in = now.at(input);
+          Bytes in = valid;
           for (std::size_t i = 0; i < width; ++i)
             in[at + i] = static_cast<std::byte>(value >> (8 * i));
           const Status st = attempt(opcode, in);
@@ -332,6 +331,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
           if (st == TERN_ST_OK) {
             build();
             before = state();
+            valid = good().at(input);  // refers to the new objects
           } else {
             ASSERT_EQ(state(), before)
                 << "opcode " << opcode << ' ' << what << " offset " << at << " width " << width
