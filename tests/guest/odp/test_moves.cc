@@ -233,7 +233,7 @@ void storm(const Device& dev) {
     std::vector<std::uint64_t> seeds(kPages);
     bed.write(0, kPages * kPage, 0);
     for (std::size_t p = 0; p < kPages; ++p) bed.write(p * kPage, kPage, seeds[p] = p);
-    for (unsigned i = 0; i < 2000; ++i) {
+    for (unsigned i = 0; i < 1000; ++i) {
       const std::size_t p = random() % kPages;
       if (random() % 2) bed.write(p * kPage, kPage, seeds[p] = random());
       expect_pattern(bed.read(p * kPage, kPage), seeds[p], "a page");
@@ -257,7 +257,7 @@ void implicit(const Device& dev) {
   const MrPtr all = reg_all(dev);
   Loop pair(dev);
   std::mt19937_64 random(7);
-  std::vector<std::size_t> at(3000);
+  std::vector<std::size_t> at(1000);
   for (std::size_t i = 0; i < at.size(); ++i) {
     at[i] = random() % (kBig / kSpan) * kSpan;
     fill(plain.bytes(0, kSpan - 8), i);
