@@ -14,7 +14,7 @@
 # Tier: long, 2400 s
 # Boot: net-wire
 # Run: rdma_core_write.sh --without test_odp
-# Results: 155
+# Results: 165
 # Skip: * * those of rdma-core, and what needs ioctl(): see rdma_core.expect
 # Proves: Rdma-core's tests with a libibverbs of IOCTL_MODE=write.
 

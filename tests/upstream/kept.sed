@@ -5,4 +5,4 @@ s/__u32 flags;\(.*TERN_MODIFY_QP\)/__u8 reserved_20[4];\1/
 s/reserved_1a0/reserved_160/
 s/tern_uresp_alloc_ucontext, clock_offset/tern_uresp_alloc_ucontext, reserved_160/
 s/(dmah && access & IB_ACCESS_ON_DEMAND))/dmah)/
-s/if (memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)))/if (memchr_inv(req.reserved_20, 0, sizeof(req.reserved_20)) ||\n\t    memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)))/
+s/if (tern_reserved_set(dev, req.reserved_70, sizeof(req.reserved_70)))/if (tern_reserved_set(dev, req.reserved_20, sizeof(req.reserved_20)) ||\n\t    tern_reserved_set(dev, req.reserved_70, sizeof(req.reserved_70)))/
