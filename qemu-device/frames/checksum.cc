@@ -12,14 +12,6 @@ namespace tern::frames {
 
 namespace {
 
-constexpr std::uint16_t fold(std::uint64_t sum) {
-  sum = (sum & 0xffffffff) + (sum >> 32);
-  sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<std::uint16_t>(sum);
-}
-
 template <class T>
 std::uint64_t load(const std::byte* at) {
   T word;

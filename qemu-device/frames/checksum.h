@@ -18,11 +18,13 @@ namespace tern::frames {
 // 16 bits. The result is a number: convert it to network byte order before storing it.
 [[nodiscard]] std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum = 0);
 
-// Folds a sum of at most 2^16 32-bit words to 16 bits.
-[[nodiscard]] constexpr std::uint16_t folded(std::uint64_t sum) {
+// Folds the sum of words of 16 or 32 bits to 16 bits (RFC 1071).
+[[nodiscard]] constexpr std::uint16_t fold(std::uint64_t sum) {
+  sum = (sum & 0xffffffff) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<std::uint16_t>(sum + (sum >> 16));
+  sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(sum);
 }
 
 // Complement of the sum of an IPv4 header without options; 0 if its checksum field is correct.
@@ -33,7 +35,7 @@ namespace tern::frames {
   std::uint64_t sum = 0;
   for (const std::uint32_t word : words) sum += word;
   // The byte order of the words matters only at the end (RFC 1071, 2 B).
-  const auto result = static_cast<std::uint16_t>(~folded(sum));
+  const auto result = static_cast<std::uint16_t>(~fold(sum));
   return std::endian::native == std::endian::little ? __builtin_bswap16(result) : result;
 }
 

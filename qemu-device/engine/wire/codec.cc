@@ -283,7 +283,7 @@ void write_ipv4(std::span<std::byte, kIpv4> out, const Route& r, std::uint16_t i
       std::uint32_t{r.hop_limit ? r.hop_limit : kDefaultHopLimit} << 24 | kUdpProtocol << 16;
   const std::uint32_t from = frames::get32(std::as_bytes(std::span(r.sgid)), 12);
   const std::uint32_t to = frames::get32(std::as_bytes(std::span(r.dgid)), 12);
-  const std::uint16_t sum = frames::folded(std::uint64_t{first} + second + third + from + to);
+  const std::uint16_t sum = frames::fold(std::uint64_t{first} + second + third + from + to);
   const HeaderWriter<kIpv4> ip(out);
   ip.u32<0>(first);
   ip.u32<4>(second);
