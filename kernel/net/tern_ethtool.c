@@ -27,7 +27,7 @@ static const struct {
 	{ "rx_xdp_redirect", TERN_RX_STAT_XDP_REDIRECT },
 };
 
-/* Number of ntuple rules that the device lacks for now. */
+/* Number of ntuple rules that wait for a place in the device (tern_ntuple_sync()). */
 static const char tern_rules_waiting[ETH_GSTRING_LEN] = "ntuple_rules_waiting";
 
 static void tern_get_drvinfo(struct net_device *netdev,

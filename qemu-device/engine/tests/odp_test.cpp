@@ -223,7 +223,8 @@ TEST_F(Odp, TheReadFailsAtItsTarget) {
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_LOC_PROT_ERR);
 }
 
-// A fault that takes a minute to resolve, far longer than all retries, costs none and no packet.
+// A fault that takes a minute to resolve, far longer than all retries, costs no retry and no
+// packet.
 TEST_F(Odp, NobodyLosesPatience) {
   qa->post(write({near.sge(0, 5000)}, far).id(1));
   qa->post(write({src.sge(0, 5000)}, far).id(2));
