@@ -411,16 +411,23 @@ static void tern_test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 2)->tx.pi, 1);
 }
 
+/* A pool of which the driver only asks whether it exists. */
+static struct xsk_buff_pool *tern_test_pool(struct kunit *test)
+{
+	struct xsk_buff_pool *pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	return pool;
+}
+
 /* Frames of a channel that is recreated do not go to the AF_XDP socket of another. */
 static void tern_test_replace_substitute(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct tern_net *net = fake->tdev.net;
-	struct xsk_buff_pool *pool;
+	struct xsk_buff_pool *pool = tern_test_pool(test);
 	unsigned int i;
 
-	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pool);
 	tern_test_many(test);
 	tern_test_open(test);
 	net->xsk_pools[3] = pool;
@@ -438,10 +445,8 @@ static void tern_test_replace_all(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct tern_net *net = fake->tdev.net;
-	struct xsk_buff_pool *pool;
+	struct xsk_buff_pool *pool = tern_test_pool(test);
 
-	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pool);
 	tern_test_many(test);
 	KUNIT_ASSERT_EQ(test, tern_test_set_channels(test, 2), 0);
 	tern_test_open(test);
@@ -603,11 +608,9 @@ static void tern_test_rule_waits_socket(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct tern_net *net = fake->tdev.net;
-	struct xsk_buff_pool *pool;
+	struct xsk_buff_pool *pool = tern_test_pool(test);
 	unsigned int i;
 
-	pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pool);
 	tern_test_many(test);
 	tern_test_open(test);
 	KUNIT_ASSERT_EQ(test, tern_test_add_rule(test, 4, 3), 0);
