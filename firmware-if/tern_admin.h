@@ -16,9 +16,9 @@
 
 /*
  * Admin queue entry. Commands may complete in any order; the completion returns
- * tag. Each completion, and entering TERN_STATUS_FATAL, raises MSI-X vector 0, which
- * event queues may use as well. Software has at most as many commands outstanding
- * as the queue has entries.
+ * tag. A completion that struct tern_aq_record requests, and entering
+ * TERN_STATUS_FATAL, raises MSI-X vector 0, which event queues may use as well.
+ * Software has at most as many commands outstanding as the queue has entries.
  */
 struct tern_aq_entry {
 	__le16	opcode;		/* TERN_CMD_* */
@@ -43,6 +43,29 @@ struct tern_acq_entry {
 	__le32	phase;		/* bit 0 as in struct tern_cqe, written last */
 };
 static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
+
+/*
+ * Doorbell record of the admin queue, as in tern_io.h. Without one, software writes
+ * TERN_REG_AQ_TAIL for each command, and each completion raises vector 0.
+ *
+ * Software stores the entries and tail, issues a full barrier and reads status: it
+ * need not write TERN_REG_AQ_TAIL while the device polls. To stop polling, the device
+ * clears the bit, issues a full barrier and reads tail once more.
+ *
+ * The device writes a completion, issues a full barrier, reads arm and raises vector 0
+ * if that is the index of the completion. Software stores arm, issues a full barrier
+ * and looks for that completion: it may have been written before.
+ */
+struct tern_aq_record {
+	__le32	tail;		/* software: as TERN_REG_AQ_TAIL */
+	__le32	arm;		/* software: index of a completion */
+	__u8	rsvd_8[56];
+	__le32	status;		/* device: TERN_AQ_ST_* */
+	__u8	rsvd_44[60];
+};
+static_assert(sizeof(struct tern_aq_record) == 128, "tern_aq_record");
+
+#define TERN_AQ_ST_POLLED		BIT(0)
 
 #define TERN_ST_OK			0
 #define TERN_ST_BAD_OPCODE		1

@@ -168,6 +168,12 @@ TERN_AT(tern_acq_entry, out_len, 0x06);
 TERN_AT(tern_acq_entry, aq_head, 0x08);
 TERN_AT(tern_acq_entry, phase, 0x0c);
 
+TERN_AT(tern_aq_record, tail, 0x00);
+TERN_AT(tern_aq_record, arm, 0x04);
+TERN_AT(tern_aq_record, rsvd_8, 0x08);
+TERN_AT(tern_aq_record, status, 0x40);
+TERN_AT(tern_aq_record, rsvd_44, 0x44);
+
 TERN_AT(tern_cmd_object, id, 0x00);
 TERN_AT(tern_cmd_object, rsvd_4, 0x04);
 

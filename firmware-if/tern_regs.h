@@ -46,6 +46,8 @@
 #define TERN_REG_ACQ_BASE_HI		0x02c
 #define TERN_REG_AQ_LOG_SIZE		0x030	/* RW log2 of entries of both, 1..8 */
 #define TERN_REG_AQ_TAIL		0x034	/* WO producer index, free running, 32 bits */
+#define TERN_REG_AQ_RECORD_LO		0x038	/* RW address of a struct tern_aq_record, or 0 */
+#define TERN_REG_AQ_RECORD_HI		0x03c
 #define TERN_REG_CLOCK_LO		0x040	/* RO device clock in ns; reading LO latches HI */
 #define TERN_REG_CLOCK_HI		0x044
 

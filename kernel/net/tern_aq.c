@@ -6,12 +6,17 @@
 #include <linux/errno.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/sched.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
 
 /* Timeout of a command. */
 #define TERN_CMD_TIMEOUT	(30 * HZ)
+
+/* A device that polls answers most commands in this time: less than an interrupt takes. */
+#define TERN_AQ_POLL_NS		(20 * NSEC_PER_USEC)
 
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
 
@@ -74,6 +79,7 @@ int tern_aq_alloc(struct tern_dev *tdev)
 
 	aq->tail = 0;
 	aq->ci = 0;
+	aq->arm = 0;
 	aq->early = false;
 	bitmap_fill(aq->free, TERN_AQ_SIZE);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
@@ -202,6 +208,17 @@ static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *en
 	}
 }
 
+/* Returns the next answer, or NULL if there is none. */
+static const struct tern_acq_entry *tern_aq_answer(const struct tern_aq *aq)
+{
+	const struct tern_acq_entry *entry;
+	u32 ci = READ_ONCE(aq->ci);
+
+	entry = &aq->mem->acq[tern_ring_slot(ci, TERN_AQ_LOG_SIZE)];
+	return tern_phase_valid(le32_to_cpu(READ_ONCE(entry->phase)), ci,
+				TERN_AQ_LOG_SIZE) ? entry : NULL;
+}
+
 /* Processes pending answers. Returns whether there were any. */
 static bool tern_aq_take(struct tern_aq *aq)
 {
@@ -211,21 +228,52 @@ static bool tern_aq_take(struct tern_aq *aq)
 	lockdep_assert_held(&aq->lock);
 
 	for (n = 0; n < TERN_AQ_SIZE; n++) {
-		entry = &aq->mem->acq[tern_ring_slot(aq->ci, TERN_AQ_LOG_SIZE)];
-		if (!tern_phase_valid(le32_to_cpu(READ_ONCE(entry->phase)),
-				      aq->ci, TERN_AQ_LOG_SIZE))
+		entry = tern_aq_answer(aq);
+		if (!entry)
 			break;
 		/* The rest of the entry was written before its phase. */
 		dma_rmb();
 		tern_aq_complete(aq, entry);
-		aq->ci++;
+		WRITE_ONCE(aq->ci, aq->ci + 1);
+	}
+	return n;
+}
+
+/* The same before an interrupt, which comes if the armed answer is among them. */
+static bool tern_aq_take_early(struct tern_aq *aq)
+{
+	u32 ci = aq->ci;
+
+	if (!tern_aq_take(aq))
+		return false;
+	if (aq->arm - ci < aq->ci - ci)
+		aq->early = true;
+	return true;
+}
+
+/*
+ * Requests an interrupt for the next answer. Processes answers that came before.
+ * Returns whether there were any.
+ */
+static bool tern_aq_arm(struct tern_aq *aq)
+{
+	unsigned int n;
+
+	/* A device has no more answers than there are slots. */
+	for (n = 0; n <= TERN_AQ_SIZE; n++) {
+		aq->arm = aq->ci;
+		WRITE_ONCE(aq->mem->record.arm, cpu_to_le32(aq->arm));
+		/* The device writes an answer, issues a full barrier and reads arm. */
+		dma_mb();
+		if (!tern_aq_take_early(aq))
+			break;
 	}
 	return n;
 }
 
 /*
- * Processes pending answers. Returns whether there were any, or whether a
- * submitter processed some before their interrupt arrived. Any context.
+ * Processes pending answers. Returns whether there were any, or whether some were
+ * processed before their interrupt arrived. Any context.
  */
 bool tern_aq_reap(struct tern_dev *tdev)
 {
@@ -236,6 +284,8 @@ bool tern_aq_reap(struct tern_dev *tdev)
 	spin_lock_irqsave(&aq->lock, flags);
 	any = tern_aq_take(aq) || aq->early;
 	aq->early = false;
+	if (aq->ci != aq->tail)
+		any |= tern_aq_arm(aq);
 	spin_unlock_irqrestore(&aq->lock, flags);
 	return any;
 }
@@ -369,6 +419,12 @@ void tern_aq_release(struct tern_aq *aq, unsigned int index)
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
+/* Whether the device polls for commands. */
+static bool tern_aq_polled(const struct tern_aq *aq)
+{
+	return le32_to_cpu(READ_ONCE(aq->mem->record.status)) & TERN_AQ_ST_POLLED;
+}
+
 /* Submits the command in the mailbox of slot @index. */
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len)
@@ -402,12 +458,38 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		.out_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, out)),
 	};
 	slot->state = TERN_CMD_SUBMITTED;
-	/* writel() orders the writes to entry and mailbox before it. */
-	writel(++aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
-	/* If the device answers at once, the caller need not sleep. */
-	if (tern_aq_take(aq))
-		aq->early = true;
+	/* The device reads tail first, then the entry and the mailbox. */
+	dma_wmb();
+	WRITE_ONCE(aq->mem->record.tail, cpu_to_le32(++aq->tail));
+	/* The device clears the bit, issues a full barrier and reads tail. */
+	dma_mb();
+	if (!tern_aq_polled(aq)) {
+		writel(aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
+		/* If the device answers at once, the caller need not sleep. */
+		tern_aq_take_early(aq);
+	}
 unlock:
+	spin_unlock_irqrestore(&aq->lock, flags);
+}
+
+/*
+ * Polls for the answer while the device polls for commands, then requests an
+ * interrupt. The caller may sleep afterwards.
+ */
+void tern_aq_expect(struct tern_aq *aq, unsigned int index)
+{
+	struct tern_cmd_slot *slot = &aq->slots[index];
+	u64 end = ktime_get_ns() + TERN_AQ_POLL_NS;
+	unsigned long flags;
+
+	while (tern_aq_polled(aq) && !completion_done(&slot->done) &&
+	       !tern_aq_answer(aq) && !need_resched() && ktime_get_ns() < end)
+		cpu_relax();
+
+	spin_lock_irqsave(&aq->lock, flags);
+	tern_aq_take_early(aq);
+	if (slot->state == TERN_CMD_SUBMITTED)
+		tern_aq_arm(aq);
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 

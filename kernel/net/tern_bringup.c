@@ -34,6 +34,7 @@ static void tern_write_addr(struct tern_dev *tdev, u32 reg_lo, dma_addr_t addr)
 {
 	static_assert(TERN_REG_AQ_BASE_HI - TERN_REG_AQ_BASE_LO == 4);
 	static_assert(TERN_REG_ACQ_BASE_HI - TERN_REG_ACQ_BASE_LO == 4);
+	static_assert(TERN_REG_AQ_RECORD_HI - TERN_REG_AQ_RECORD_LO == 4);
 
 	tern_write(tdev, reg_lo, lower_32_bits(addr));
 	tern_write(tdev, reg_lo + 4, upper_32_bits(addr));
@@ -101,6 +102,8 @@ static int tern_hw_enable(struct tern_dev *tdev)
 			aq->dma + offsetof(struct tern_aq_mem, aq));
 	tern_write_addr(tdev, TERN_REG_ACQ_BASE_LO,
 			aq->dma + offsetof(struct tern_aq_mem, acq));
+	tern_write_addr(tdev, TERN_REG_AQ_RECORD_LO,
+			aq->dma + offsetof(struct tern_aq_mem, record));
 	tern_write(tdev, TERN_REG_AQ_LOG_SIZE, TERN_AQ_LOG_SIZE);
 	tern_write(tdev, TERN_REG_CTRL, TERN_CTRL_ENABLE);
 	return tern_wait_status(tdev, TERN_STATUS_ENABLED, TERN_STATUS_ENABLED);

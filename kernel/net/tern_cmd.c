@@ -134,6 +134,7 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 	unsigned long deadline = jiffies + tern_cmd_timeout(tdev, opcode);
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
 
+	tern_aq_expect(&tdev->aq, index);
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*
 		 * Sample the deadline first, so that the queue is checked once

@@ -48,6 +48,7 @@ struct tern_mailbox {
 struct tern_aq_mem {
 	struct tern_aq_entry aq[TERN_AQ_SIZE];
 	struct tern_acq_entry acq[TERN_AQ_SIZE];
+	struct tern_aq_record record __aligned(sizeof(struct tern_aq_record));
 	struct tern_mailbox mbox[TERN_AQ_SIZE];
 };
 
@@ -82,7 +83,8 @@ struct tern_aq_waiter {
  * @dma: DMA address of @mem
  * @tail: producer index of the admin queue
  * @ci: consumer index of the completion queue
- * @early: a submitter processed answers before their interrupt arrived
+ * @arm: index of the answer for which an interrupt was requested last
+ * @early: an answer was processed before its interrupt arrived
  * @count: number of commands submitted; makes tags unique
  * @answered: number of commands that the device has answered
  * @timeout: command timeout in jiffies
@@ -99,6 +101,7 @@ struct tern_aq {
 	dma_addr_t dma;
 	u32 tail;
 	u32 ci;
+	u32 arm;
 	bool early;
 	u32 count;
 	u32 answered;
@@ -211,6 +214,7 @@ int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout);
 void tern_aq_release(struct tern_aq *aq, unsigned int index);
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len);
+void tern_aq_expect(struct tern_aq *aq, unsigned int index);
 bool tern_aq_abandon(struct tern_aq *aq, unsigned int index);
 void tern_aq_leave(struct tern_aq *aq);
 #if IS_ENABLED(CONFIG_KUNIT)

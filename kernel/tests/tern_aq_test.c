@@ -102,19 +102,30 @@ static u32 *tern_test_reg(struct tern_test_aq *fake, u32 reg)
 	return (u32 *)&fake->regs[reg];
 }
 
+static const __le32 *tern_test_tail(struct tern_test_aq *fake)
+{
+	return (__le32 *)tern_test_reg(fake, TERN_REG_AQ_TAIL);
+}
+
+/* Waits until a word that the driver writes is @value. */
+static void tern_test_wait_word(struct kunit *test, const __le32 *word, u32 value)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < 60 * MSEC_PER_SEC; tries++) {
+		if (le32_to_cpu(READ_ONCE(*word)) == value)
+			break;
+		usleep_range(1000, 2000);
+	}
+	KUNIT_ASSERT_EQ(test, le32_to_cpu(READ_ONCE(*word)), value);
+}
+
 /* Waits until @num more commands are submitted. */
 static void tern_test_expect(struct kunit *test, u32 num)
 {
 	struct tern_test_aq *fake = test->priv;
-	__le32 *tail = (__le32 *)tern_test_reg(fake, TERN_REG_AQ_TAIL);
-	unsigned int tries;
 
-	for (tries = 0; tries < 60 * MSEC_PER_SEC; tries++) {
-		if (le32_to_cpu(READ_ONCE(*tail)) - fake->head >= num)
-			break;
-		usleep_range(1000, 2000);
-	}
-	KUNIT_ASSERT_EQ(test, le32_to_cpu(READ_ONCE(*tail)) - fake->head, num);
+	tern_test_wait_word(test, tern_test_tail(fake), fake->head + num);
 }
 
 /* Copies the next command that the device has not fetched. */
@@ -270,6 +281,56 @@ static void tern_test_at_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0),
 			tern_status_to_errno(TERN_ST_BUSY));
 	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
+}
+
+/* A device that polls needs no doorbell. The caller sleeps after a while. */
+static void tern_test_polled(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_record *record = &fake->tdev.aq.mem->record;
+	struct tern_aq_entry cmd;
+
+	tern_test_one(test);
+	WRITE_ONCE(record->status, cpu_to_le32(TERN_AQ_ST_POLLED));
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_wait_word(test, &record->tail, 2);
+	tern_test_wait_word(test, &record->arm, 1);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(*tern_test_tail(fake)), 1);
+	cmd = tern_test_fetch(fake);
+	tern_test_serve(fake, &cmd);
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	tern_test_check(test, 0);
+
+	WRITE_ONCE(record->status, 0);
+	tern_test_one(test);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(*tern_test_tail(fake)), 3);
+}
+
+/* As long as a caller sleeps, the next answer raises an interrupt. */
+static void tern_test_arm(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_record *record = &fake->tdev.aq.mem->record;
+	struct tern_aq_entry cmds[2];
+	unsigned int i;
+
+	tern_test_one(test);
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+		tern_test_expect(test, 1);
+		cmds[i] = tern_test_fetch(fake);
+	}
+	tern_test_wait_word(test, &record->arm, 1);
+	tern_test_serve(fake, &cmds[1]);
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	tern_test_check(test, 1);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(record->arm), 2);
+	tern_test_serve(fake, &cmds[0]);
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	tern_test_check(test, 0);
+	/* Nobody waits. */
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(record->arm), 2);
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
@@ -632,6 +693,8 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_out_of_order),
 	KUNIT_CASE(tern_test_interrupt_lost),
 	KUNIT_CASE(tern_test_at_once),
+	KUNIT_CASE(tern_test_polled),
+	KUNIT_CASE(tern_test_arm),
 	KUNIT_CASE(tern_test_bogus),
 	KUNIT_CASE(tern_test_late),
 	KUNIT_CASE(tern_test_silent),

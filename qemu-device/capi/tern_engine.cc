@@ -126,9 +126,7 @@ void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.port.set_c
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
-void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) {
-  e->device.datapath.allow_polling(from);
-}
+void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.allow_polling(from); }
 
 bool tern_engine_poll(TernEngine* e) { return e->device.poll(); }
 

@@ -466,7 +466,7 @@ void Runner::poll() {
 
 void Runner::allow_polling() {
   may_poll_ = poll_ && !host_only_;
-  engine_.datapath.allow_polling(may_poll_ ? 0 : UINT64_MAX);
+  engine_.allow_polling(may_poll_ ? 0 : UINT64_MAX);
   // The next run checks the queues that were polled once more.
   work_ = true;
 }
@@ -484,7 +484,7 @@ std::optional<Contention::Verdict> Runner::judge() {
 // The engine polls no queue while other threads need the processor.
 void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  if (verdict && verdict->pause != 0) engine_.datapath.allow_polling(host_.now() + verdict->pause);
+  if (verdict && verdict->pause != 0) engine_.allow_polling(host_.now() + verdict->pause);
 }
 
 void Runner::begin_polling() {

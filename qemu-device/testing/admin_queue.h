@@ -9,15 +9,18 @@
 
 namespace tern::test {
 
-// Enables a device with admin queues of 1 << log_size entries. set(offset, value) writes a
-// register.
+// Enables a device with admin queues of 1 << log_size entries, and with a record unless its address
+// is 0. set(offset, value) writes a register.
 template <class Set>
-void enable_admin_queue(std::uint64_t aq, std::uint64_t acq, unsigned log_size, const Set& set) {
+void enable_admin_queue(std::uint64_t aq, std::uint64_t acq, unsigned log_size, const Set& set,
+                        std::uint64_t record = 0) {
   set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
   set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
   set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
   set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
   set(TERN_REG_AQ_LOG_SIZE, log_size);
+  set(TERN_REG_AQ_RECORD_LO, static_cast<std::uint32_t>(record));
+  set(TERN_REG_AQ_RECORD_HI, static_cast<std::uint32_t>(record >> 32));
   set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
 }
 

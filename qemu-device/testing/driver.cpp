@@ -44,11 +44,16 @@ void Driver::start_admin_queue() {
     acq_ = alloc(entries * sizeof(tern_acq_entry));
     in_ = alloc(TERN_CMD_MAX_LEN);
     out_ = alloc(TERN_CMD_MAX_LEN);
+    aq_record_.emplace(*this);
   }
   std::memset(at(acq_, entries * sizeof(tern_acq_entry)), 0, entries * sizeof(tern_acq_entry));
   aq_tail_ = acq_ci_ = 0;
-  enable_admin_queue(aq_, acq_, kLogAdmin,
-                     [this](std::uint32_t reg, std::uint32_t value) { reg_write(reg, value); });
+  aq_record_->put(offsetof(tern_aq_record, tail), 0);
+  aq_record_->put(offsetof(tern_aq_record, status), 0);
+  enable_admin_queue(
+      aq_, acq_, kLogAdmin,
+      [this](std::uint32_t reg, std::uint32_t value) { reg_write(reg, value); },
+      aq_record_->address());
 }
 
 Status Driver::command(std::uint16_t opcode, std::span<const std::byte> in,
@@ -60,7 +65,9 @@ Status Driver::command(std::uint16_t opcode, std::span<const std::byte> in,
                                     out.size(), 0x5a000000U + aq_tail_);
   entry.version = le(version);
   put(aq_ + (aq_tail_ & mask) * sizeof(entry), entry);
-  reg_write(TERN_REG_AQ_TAIL, ++aq_tail_);
+  aq_record_->put(offsetof(tern_aq_record, tail), ++aq_tail_);
+  if ((aq_record_->get(offsetof(tern_aq_record, status)) & TERN_AQ_ST_POLLED) == 0)
+    reg_write(TERN_REG_AQ_TAIL, aq_tail_);
 
   const std::byte* const slot =
       at(acq_ + (acq_ci_ & mask) * sizeof(tern_acq_entry), sizeof(tern_acq_entry));

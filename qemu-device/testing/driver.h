@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -164,6 +165,7 @@ class Driver {
  private:
   std::uint64_t in_ = 0;
   std::uint64_t out_ = 0;
+  std::optional<TestRecord<tern_aq_record>> aq_record_;
   std::uint32_t aq_tail_ = 0;
   std::uint32_t acq_ci_ = 0;
   // By the command that created the object, and its number.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "control/admin_commands.h"
@@ -22,6 +23,9 @@ constexpr std::uint64_t kArgumentAlign = 8;
 std::uint64_t join(std::uint32_t hi, std::uint32_t lo) { return std::uint64_t{hi} << 32 | lo; }
 
 }  // namespace
+
+Admin::Admin(Device& device)
+    : device_(device), poller_(device.datapath, device.registry.config.doorbell_cost) {}
 
 // ---- registers ----
 
@@ -47,6 +51,10 @@ std::uint32_t Admin::reg_read(std::uint32_t offset) {
       return acq_hi_;
     case TERN_REG_AQ_LOG_SIZE:
       return log_size_;
+    case TERN_REG_AQ_RECORD_LO:
+      return record_lo_;
+    case TERN_REG_AQ_RECORD_HI:
+      return record_hi_;
     case TERN_REG_CLOCK_LO: {
       const Nanos now = device_.host.now();
       clock_hi_ = static_cast<std::uint32_t>(now >> 32);
@@ -69,7 +77,9 @@ void Admin::reg_write(std::uint32_t offset, std::uint32_t value) {
     return;
   }
   if (enabled()) {
-    if (offset == TERN_REG_AQ_TAIL) set_tail(value);
+    if (offset != TERN_REG_AQ_TAIL) return;
+    set_tail(value);
+    poller_.rung(*this);
   } else if (device_.registry.status.idle()) {
     configure(offset, value);
   }
@@ -95,6 +105,12 @@ void Admin::configure(std::uint32_t offset, std::uint32_t value) {
     case TERN_REG_AQ_LOG_SIZE:
       log_size_ = value;
       break;
+    case TERN_REG_AQ_RECORD_LO:
+      record_lo_ = value;
+      break;
+    case TERN_REG_AQ_RECORD_HI:
+      record_hi_ = value;
+      break;
     default:
       break;
   }
@@ -105,9 +121,11 @@ void Admin::configure(std::uint32_t offset, std::uint32_t value) {
 void Admin::enable() {
   if (page_shift_reg_ < TERN_PAGE_SHIFT_MIN || page_shift_reg_ > TERN_PAGE_SHIFT_MAX ||
       log_size_ < kLogSizeMin || log_size_ > kLogSizeMax || aq_lo_ % kQueueAlign != 0 ||
-      acq_lo_ % kQueueAlign != 0) {
+      acq_lo_ % kQueueAlign != 0 || record_lo_ % sizeof(tern_aq_record) != 0) {
     return fatal(TERN_FATAL_CONFIG);
   }
+  if (const std::uint64_t record = join(record_hi_, record_lo_); record != 0)
+    record_.emplace(record);
   page_shift_ = page_shift_reg_;
   device_.datapath.enable(uar_pages());
   device_.registry.status.enable();
@@ -118,9 +136,11 @@ bool Admin::enabled() const { return device_.registry.status.enabled(); }
 void Admin::fatal(std::uint32_t code) { device_.datapath.fatal(code); }
 
 void Admin::reset() {
+  poller_.forget(*this);
+  record_.reset();
   device_.registry.status.reset();
   page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
-  aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
+  aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = record_lo_ = record_hi_ = log_size_ = 0;
   tail_ = head_ = completed_ = clock_hi_ = 0;
   num_clearing_ = 0;
 }
@@ -140,6 +160,33 @@ std::uint32_t Admin::uar_pages() const {
 void Admin::set_tail(std::uint32_t tail) {
   tail_ = tail;
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
+}
+
+bool Admin::poll() {
+  if (polls()) poller_.poll();
+  return head_ != tail_ || num_clearing_ != 0;
+}
+
+bool AdminAccess::may_poll(const Admin& admin) { return admin.record_ && admin.enabled(); }
+
+bool AdminAccess::moved(Context& context, const Admin& admin) {
+  if (admin.head_ != admin.tail_) return false;
+  const auto tail = admin.record_->load32(context.host, offsetof(tern_aq_record, tail));
+  return !tail || *tail != admin.tail_;
+}
+
+void AdminAccess::kick(Admin& admin) {
+  const auto tail = admin.record_->load32(admin.device_.host, offsetof(tern_aq_record, tail));
+  if (!tail) return admin.fatal(TERN_FATAL_AQ_DMA);
+  admin.set_tail(*tail);
+}
+
+void AdminAccess::store_status(Context& context, const Admin& admin) {
+  if (!admin.enabled()) return;
+  // moved() finds out whether the record is reachable.
+  (void)admin.record_->store32(context.host, offsetof(tern_aq_record, status),
+                               admin.polled.on ? TERN_AQ_ST_POLLED : 0);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 bool Admin::execute_waiting(std::uint32_t& budget) {
@@ -212,7 +259,17 @@ void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
                    std::as_bytes(std::span(&done, 1)))) {
     return fatal(TERN_FATAL_AQ_DMA);
   }
-  device_.datapath.raise(0);
+  if (armed(index)) device_.datapath.raise(0);
+}
+
+// Whether software wants an interrupt for the completion, which has just been written.
+bool Admin::armed(std::uint32_t index) {
+  if (!record_) return true;
+  // Software stores the word, issues a full barrier, and then looks for the completion.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto arm = record_->load32(device_.host, offsetof(tern_aq_record, arm));
+  if (!arm) fatal(TERN_FATAL_AQ_DMA);
+  return arm == index;
 }
 
 // Copies the input and maps the reply before the command runs, so that a command whose memory is

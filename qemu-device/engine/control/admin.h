@@ -5,17 +5,30 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/limits.h"
 #include "memory/memory.h"
+#include "objects/queue_poller.h"
+#include "objects/record.h"
 
 namespace tern {
 
+class Admin;
 class Device;
+
+// Polling of the admin queue (tern_aq_record.status, TERN_AQ_ST_POLLED).
+struct AdminAccess {
+  static bool may_poll(const Admin& admin);
+  static bool moved(Context& context, const Admin& admin);
+  static std::uint32_t uar(const Admin& /*admin*/) { return TERN_UAR_KERNEL; }
+  static void kick(Admin& admin);
+  static void store_status(Context& context, const Admin& admin);
+};
 
 class Admin {
  public:
-  explicit Admin(Device& device) : device_(device) {}
+  explicit Admin(Device& device);
 
   // BAR0. An offset without a register reads as TERN_REG_GONE and ignores writes.
   std::uint32_t reg_read(std::uint32_t offset);
@@ -28,13 +41,21 @@ class Admin {
     return (head_ != tail_ || num_clearing_ != 0) && execute_waiting(budget);
   }
 
+  // QueuePoller::allow() and poll(); the latter returns true if commands are waiting.
+  void allow_polling(Nanos from) { poller_.allow(from); }
+  bool poll();
+  [[nodiscard]] bool polls() const { return enabled() && poller_.any(); }
+
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
   // Returns the number of the doorbell page that contains `offset` in BAR2.
   [[nodiscard]] std::uint32_t uar_of(std::uint64_t offset) const;
   [[nodiscard]] std::uint32_t uar_pages() const;  // in BAR2, including the kernel's
 
+  Polled polled;  // the poller's
+
  private:
+  friend struct AdminAccess;
   // A slice ends after kCommands commands, or once they have done as much work as reading
   // kPageEntries page list entries.
   static constexpr unsigned kCommands = 16;
@@ -65,6 +86,7 @@ class Admin {
   [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len,
                                std::uint32_t* dmn);
   void complete(std::uint32_t tag, Status status, std::uint16_t out_len);
+  [[nodiscard]] bool armed(std::uint32_t index);
   void clear(std::uint32_t& budget);
   void cleared(const Clearing& done);
 
@@ -75,10 +97,15 @@ class Admin {
   std::uint32_t aq_hi_ = 0;
   std::uint32_t acq_lo_ = 0;
   std::uint32_t acq_hi_ = 0;
+  std::uint32_t record_lo_ = 0;
+  std::uint32_t record_hi_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t tail_ = 0;
   std::uint32_t head_ = 0;  // fetched; each gets one completion, unless a fault rule drops it
   std::uint32_t completed_ = 0;
+  std::optional<Record> record_;
+  // Commands come in small numbers: a few in a row are worth polling for more.
+  QueuePoller<Admin, AdminAccess, 4> poller_;
   std::array<Clearing, kMaxClearing> clearing_;
   std::size_t num_clearing_ = 0;
   std::uint32_t clock_hi_ = 0;

@@ -23,11 +23,12 @@ TEST_F(AdminTest, RegistersAfterPowerOn) {
   EXPECT_EQ(reg(TERN_REG_STATUS), kReady);
   EXPECT_EQ(reg(TERN_REG_PAGE_SHIFT), 12U);
   EXPECT_EQ(reg(TERN_REG_FATAL), 0U);
-  for (const std::uint32_t offset : {0x0cU, 0x20U, 0x24U, 0x28U, 0x2cU, 0x30U, 0x34U}) {
+  for (const std::uint32_t offset :
+       {0x0cU, 0x20U, 0x24U, 0x28U, 0x2cU, 0x30U, 0x34U, 0x38U, 0x3cU}) {
     EXPECT_EQ(reg(offset), 0U) << offset;
   }
-  const std::set<std::uint32_t> known = {0x00, 0x04, 0x08, 0x0c, 0x10, 0x14, 0x20,
-                                         0x24, 0x28, 0x2c, 0x30, 0x34, 0x40, 0x44};
+  const std::set<std::uint32_t> known = {0x00, 0x04, 0x08, 0x0c, 0x10, 0x14, 0x20, 0x24,
+                                         0x28, 0x2c, 0x30, 0x34, 0x38, 0x3c, 0x40, 0x44};
   for (std::uint32_t offset = 0; offset < 0x1000; ++offset) {
     if (known.contains(offset)) continue;
     ASSERT_EQ(reg(offset), TERN_REG_GONE) << offset;
@@ -57,7 +58,7 @@ TEST_F(AdminTest, ClockLatchesItsUpperHalf) {
 TEST_F(AdminTest, RegistersHoldWhatWasWrittenUntilEnabled) {
   for (const std::uint32_t offset :
        {TERN_REG_PAGE_SHIFT, TERN_REG_AQ_BASE_LO, TERN_REG_AQ_BASE_HI, TERN_REG_ACQ_BASE_LO,
-        TERN_REG_ACQ_BASE_HI, TERN_REG_AQ_LOG_SIZE}) {
+        TERN_REG_ACQ_BASE_HI, TERN_REG_AQ_LOG_SIZE, TERN_REG_AQ_RECORD_LO, TERN_REG_AQ_RECORD_HI}) {
     set(offset, 0xdeadbee0 + offset);
     EXPECT_EQ(reg(offset), 0xdeadbee0 + offset);
   }
@@ -84,7 +85,8 @@ TEST_F(AdminTest, EnableChecksTheConfiguration) {
       {TERN_REG_AQ_LOG_SIZE, 1, true},          {TERN_REG_AQ_LOG_SIZE, 8, true},
       {TERN_REG_AQ_LOG_SIZE, 9, false},         {TERN_REG_AQ_LOG_SIZE, 0x80000003, false},
       {TERN_REG_AQ_BASE_LO, 0x1020, false},     {TERN_REG_ACQ_BASE_LO, 0x1001, false},
-      {TERN_REG_AQ_BASE_HI, 0xffffffff, true},
+      {TERN_REG_AQ_BASE_HI, 0xffffffff, true},  {TERN_REG_AQ_RECORD_LO, 0x1040, false},
+      {TERN_REG_AQ_RECORD_LO, 0x1080, true},    {TERN_REG_AQ_RECORD_HI, 0xffffffff, true},
   };
   for (const auto& r : rows) {
     set(TERN_REG_CTRL, TERN_CTRL_RESET);
@@ -201,6 +203,125 @@ TEST_F(AdminTest, QueuesThroughShortMappings) {
     const std::uint32_t pd = make_pd();
     EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
   }
+}
+
+// ---- the record ----
+
+class AdminRecordTest : public AdminTest {
+ protected:
+  std::uint64_t record = host.alloc(sizeof(tern_aq_record), sizeof(tern_aq_record));
+
+  void SetUp() override {
+    configure();
+    set(TERN_REG_AQ_RECORD_LO, static_cast<std::uint32_t>(record));
+    set(TERN_REG_AQ_RECORD_HI, static_cast<std::uint32_t>(record >> 32));
+    set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled);
+  }
+  void arm(std::uint32_t index) { host.put(record + offsetof(tern_aq_record, arm), index); }
+  [[nodiscard]] bool polled() {
+    return host.get<std::uint32_t>(record + offsetof(tern_aq_record, status)) == TERN_AQ_ST_POLLED;
+  }
+  // Commands by register until the device polls. Returns their number.
+  unsigned ring_until_polled(Nanos spacing) {
+    device.allow_polling(0);
+    unsigned n = 0;
+    for (; n < 100 && !polled(); ++n) {
+      host.advance(spacing);
+      post();
+      set(TERN_REG_AQ_TAIL, tail);
+      (void)device.run(1 << 20);
+      (void)reap();
+    }
+    return n;
+  }
+  // Submits a command without the register.
+  void post() {
+    host.put(aq + tail % kEntries * sizeof(tern_aq_entry), entry(TERN_CMD_NOP, 0, 0));
+    host.put(record + offsetof(tern_aq_record, tail), ++tail);
+  }
+};
+
+TEST_F(AdminRecordTest, OnlyTheArmedCompletionRaises) {
+  EXPECT_EQ(run(TERN_CMD_NOP), TERN_ST_OK);
+  EXPECT_TRUE(raised(0)) << "a zeroed record arms the first one";
+  for (std::uint32_t i = 1; i < 3 * kEntries; ++i) {
+    EXPECT_EQ(run(TERN_CMD_NOP), TERN_ST_OK);
+    EXPECT_FALSE(raised(0)) << i;
+  }
+  arm(done + 2);
+  for (const bool want : {false, false, true, false}) {
+    EXPECT_EQ(run(TERN_CMD_NOP), TERN_ST_OK);
+    EXPECT_EQ(raised(0), want);
+  }
+  arm(done - 1);
+  EXPECT_EQ(run(TERN_CMD_NOP), TERN_ST_OK);
+  EXPECT_FALSE(raised(0)) << "it was there before";
+}
+
+TEST_F(AdminRecordTest, CommandsInARowArePolled) {
+  EXPECT_LT(ring_until_polled(100), 20U);
+  ASSERT_TRUE(polled());
+  EXPECT_FALSE(device.poll());
+  post();
+  EXPECT_TRUE(device.poll());
+  EXPECT_TRUE(device.run(1 << 20)) << "polls on";
+  EXPECT_EQ(reap(), TERN_ST_OK);
+  // A register write beside it does no harm.
+  post();
+  set(TERN_REG_AQ_TAIL, tail);
+  EXPECT_TRUE(device.run(1 << 20));
+  EXPECT_EQ(reap(), TERN_ST_OK);
+  EXPECT_FALSE(device.poll());
+}
+
+TEST_F(AdminRecordTest, AnIdleQueueIsReleasedAndLosesNoCommand) {
+  (void)ring_until_polled(100);
+  ASSERT_TRUE(polled());
+  unsigned polls = 0;
+  while (!device.poll()) ASSERT_LT(++polls, 10'000U);
+  EXPECT_FALSE(polled());
+  EXPECT_FALSE(device.run(1 << 20)) << "nothing to do";
+
+  (void)ring_until_polled(100);
+  ASSERT_TRUE(polled());
+  post();
+  device.allow_polling(kNever);
+  EXPECT_FALSE(polled());
+  EXPECT_FALSE(device.run(1 << 20));
+  EXPECT_EQ(reap(), TERN_ST_OK) << "stored before software could see that";
+}
+
+TEST_F(AdminRecordTest, RareCommandsAreNotPolled) { EXPECT_EQ(ring_until_polled(1'000'000), 100U); }
+
+TEST_F(AdminRecordTest, AnUnreachableRecordIsFatal) {
+  (void)ring_until_polled(100);
+  ASSERT_TRUE(polled());
+  host.punch(record, 4);
+  EXPECT_TRUE(device.poll());
+  EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_DMA + 0U);
+  EXPECT_FALSE(device.run(1 << 20));
+  host.mend(record);
+  set(TERN_REG_CTRL, TERN_CTRL_RESET);
+  EXPECT_EQ(reg(TERN_REG_AQ_RECORD_LO), 0U);
+  enable();
+  EXPECT_EQ(run(TERN_CMD_NOP), TERN_ST_OK);
+  EXPECT_TRUE(raised(0)) << "without a record each completion raises";
+}
+
+TEST_F(AdminRecordTest, AnUnreachableArmWordIsFatal) {
+  host.punch(record + offsetof(tern_aq_record, arm), 4);
+  submit(entry(TERN_CMD_NOP, 0, 0));
+  EXPECT_FALSE(device.run(1 << 20));
+  EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_DMA + 0U);
+}
+
+TEST_F(AdminRecordTest, ATailThatJumpsIsFatal) {
+  (void)ring_until_polled(100);
+  ASSERT_TRUE(polled());
+  host.put(record + offsetof(tern_aq_record, tail), tail + kEntries + 1);
+  EXPECT_TRUE(device.poll());
+  EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_OVERRUN + 0U);
 }
 
 // ---- rules of every command ----

@@ -128,11 +128,23 @@ bool Device::run(std::uint32_t budget) {
   // Allocations of device memory share the budget with QPs and Ethernet queues.
   const std::uint32_t most = budget - budget / 2;
   std::uint32_t left = most;
+  (void)admin_->poll();
   const bool waiting = admin_->run(left);
   const bool more = datapath.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
+  if (more) return true;
   // The last step may have found that a CQ has failed. A device that stopped notifies nobody.
-  return more || (registry.status.enabled() && !datapath.failed_cqs.empty());
+  return admin_->polls() || (registry.status.enabled() && !datapath.failed_cqs.empty());
+}
+
+bool Device::poll() {
+  const bool work = datapath.poll();
+  return admin_->poll() || work || !(datapath.polls() || admin_->polls());
+}
+
+void Device::allow_polling(Nanos from) {
+  datapath.allow_polling(from);
+  admin_->allow_polling(from);
 }
 
 Device::Info Device::info() const {

@@ -58,7 +58,11 @@ class Device {
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
-  bool poll() { return datapath.poll(); }
+  // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
+  // is polled any more.
+  bool poll();
+  // Allows polling from time `from` on: QueuePoller::allow() of all polled queues.
+  void allow_polling(Nanos from);
   // Returns the effects collected so far, or null if there are none. The caller owns them until
   // free_effects(), which recycles their memory.
   [[nodiscard]] EffectsBatch* take_effects() {

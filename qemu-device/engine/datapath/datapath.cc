@@ -267,7 +267,7 @@ bool DataPath::poll() {
   if (unfinished_ || waits()) return true;
   sq_poller.poll();
   port_.ethernet.tx_poller.poll();
-  return waits() || !polls();
+  return waits();
 }
 
 bool DataPath::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }

@@ -33,9 +33,9 @@ class DataPath final : public Context {
   bool run(std::uint32_t budget, bool more);
   // Allows polling from time `from` on: QueuePoller::allow() of send and transmit queues.
   void allow_polling(Nanos from);
-  // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
-  // is polled any more.
+  // Polls queues. Returns true if run() would find something to do.
   bool poll();
+  [[nodiscard]] bool polls() const;
   // When run() is due for a timer, or earlier: see Timer::arm_lazily().
   [[nodiscard]] Nanos next_deadline() const {
     return device.status.enabled() ? timers.next() : kNever;
@@ -69,7 +69,6 @@ class DataPath final : public Context {
   void make_ready(Qp& qp);
   // Whether run() would find something to do.
   [[nodiscard]] bool waits() const;
-  [[nodiscard]] bool polls() const;
 
   const Table<Qp>& qps_;
   const Table<Srq>& srqs_;

@@ -19,6 +19,7 @@ constexpr std::uint32_t kBudget = 65536;
 // Far more than any input needs: a device that takes longer never finishes.
 constexpr unsigned kMaxTurns = 20000;
 constexpr std::size_t kKeepFrames = 8;
+constexpr std::uint64_t kAdminRecord = 3072;  // in the page of the admin queue
 
 tern_pages direct(std::uint64_t addr) {
   tern_pages p{.addr = addr, .kind = TERN_PAGES_DIRECT};
@@ -42,14 +43,15 @@ void World::plug(bool capture) {
                 .capture = capture};
   host.restart();
   device = std::make_unique<Device>(host, config);
-  device->datapath.allow_polling(0);
+  device->allow_polling(0);
   using H = FuzzHost;
   host.grant(H::page(page::kAdmin), H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kArgs), H::kPage, H::kRead | H::kWrite);
   const std::uint64_t aq = H::page(page::kAdmin);
   test::enable_admin_queue(
       aq, aq + 2048, kLogAdmin,
-      [this](std::uint32_t reg, std::uint32_t value) { device->reg_write(reg, value); });
+      [this](std::uint32_t reg, std::uint32_t value) { device->reg_write(reg, value); },
+      aq + kAdminRecord);
   aq_tail_ = 0;
   device->set_link(true);
   tern_cmd_modify_port port{
@@ -70,7 +72,9 @@ std::optional<Status> World::perform(const tern_aq_entry& entry) {
   host.put(aq + slot * sizeof(entry), entry);
   const auto freed = host.get<std::uint32_t>(entry.in_addr);
   if (entry.opcode == TERN_CMD_ALLOC_DM) host.open_dm();  // it zeroes the new part
-  device->reg_write(TERN_REG_AQ_TAIL, aq_tail_);
+  host.put(aq + kAdminRecord + offsetof(tern_aq_record, tail), aq_tail_);
+  if (host.get<std::uint32_t>(aq + kAdminRecord + offsetof(tern_aq_record, status)) == 0)
+    device->reg_write(TERN_REG_AQ_TAIL, aq_tail_);
   settle();
   if (!enabled()) return std::nullopt;
   const auto done = host.get<tern_acq_entry>(aq + 2048 + slot * sizeof(tern_acq_entry));

@@ -24,7 +24,9 @@ namespace tern {
 //   std::uint32_t uar(const Queue&)      the doorbell page of its process
 //   void store_status(Context&, Queue&)  stores in the record whether the queue is polled; a full
 //                                        barrier follows
-template <class Queue, class Access>
+//
+// A period is `kPeriod` doorbells.
+template <class Queue, class Access, std::uint32_t kPeriod = 64>
 class QueuePoller {
  public:
   // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the less often a queue must
@@ -119,8 +121,7 @@ class QueuePoller {
   // Limit of polled queues: more would make each poll slow. Enough for one or two busy connections
   // of each process.
   static constexpr std::size_t kMost = 16;
-  // Doorbells in a period, and the number of them from one queue that makes it worth polling.
-  static constexpr std::uint32_t kPeriod = 64;
+  // Number of doorbells of one queue in a period that makes it worth polling.
   static constexpr std::uint8_t kRings = 4;
   static constexpr Nanos kMaxPatience = 100'000;
   // A queue that is idle for this long (us) is released, however few polls that were: a host that

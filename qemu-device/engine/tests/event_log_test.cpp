@@ -340,13 +340,13 @@ TEST(EventLogKeys, AWindowIsBoundAndInvalidated) {
   TestMw mw = w.make_mw();
   w.bound(mw, w.mr, 100, 64, TERN_ACCESS_REMOTE_WRITE);
   const Events bound = take(w.b);
-  EXPECT_THAT(texts(bound), ElementsAre("key created 5 0", "interrupt 0", "doorbell 1",
-                                        "posted 0 1", "wqe" + number(TERN_WR_BIND_MW) + " 0 0",
+  EXPECT_THAT(texts(bound), ElementsAre("key created 5 0", "doorbell 1", "posted 0 1",
+                                        "wqe" + number(TERN_WR_BIND_MW) + " 0 0",
                                         "check bind 64 0 0", "key bound 5 64", "cqe 0 0"));
-  ASSERT_EQ(bound.size(), 8U);
-  EXPECT_EQ(le(bound[6].key), mw.view.key);
-  EXPECT_EQ(le(bound[6].detail), w.mr.key);
-  EXPECT_EQ(le(bound[6].qpn), w.link().binder->number());
+  ASSERT_EQ(bound.size(), 7U);
+  EXPECT_EQ(le(bound[5].key), mw.view.key);
+  EXPECT_EQ(le(bound[5].detail), w.mr.key);
+  EXPECT_EQ(le(bound[5].qpn), w.link().binder->number());
   EXPECT_EQ(w.works(w.link(), Op3::kWrite, mw.view, 0, 64), "");
   EXPECT_THAT(texts(of_type(take(w.b), TERN_LOG_CHECK)), Contains("check remote 64 0 0"));
   w.link().binder->post(local_inv(mw.view.key));

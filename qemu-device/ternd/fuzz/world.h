@@ -34,7 +34,7 @@ class World final : public FunctionOwner {
   void run();
   // Serves until the hypervisor, which has closed its socket, is detached.
   void end();
-  void allow_polling(bool allow) { engine_->datapath.allow_polling(allow ? host_.time : kNever); }
+  void allow_polling(bool allow) { engine_->allow_polling(allow ? host_.time : kNever); }
   void set_link(bool up) { engine_->set_link(up); }
   void pass(std::uint64_t ns) { host_.time += ns; }
   [[nodiscard]] Device::Info info() const { return engine_->info(); }

@@ -100,8 +100,8 @@ struct AdapterFixture : testing::Test {
 
 // Machines on adapters 1 and 2 with connected QPs.
 struct PairFixture : AdapterFixture {
-  explicit PairFixture(unsigned adapters) {
-    make(adapters);
+  explicit PairFixture(unsigned adapters, const std::string& properties = "") {
+    make(adapters, properties);
     a = &attach(1);
     b = &attach(2);
     qa = std::make_unique<test::Qp>(*a);

@@ -29,7 +29,7 @@ constexpr unsigned kPeer = 4;
 
 // Machines on adapters 1 and 2 exchange data all the time; that on adapter kVictim is killed.
 struct KillTest : PairFixture {
-  KillTest() : PairFixture(4) {
+  explicit KillTest(const std::string& properties = "") : PairFixture(4, properties) {
     others = std::thread([this] {
       for (unsigned seed = 0; !stop && !HasFatalFailure(); ++seed, ++rounds) {
         exchange(*qa, *qb, seed);
@@ -96,7 +96,12 @@ unsigned start_machine(const std::string& path, const Client::Hook& before_comma
   return messages;
 }
 
-TEST_F(KillTest, AtEachMessage) {
+// Without polling each command is a message.
+struct KillAtMessageTest : KillTest {
+  KillAtMessageTest() : KillTest(",poll=off") {}
+};
+
+TEST_F(KillAtMessageTest, AtEachMessage) {
   const unsigned messages = start_machine(path(kVictim), {});
   ASSERT_TRUE(wait_until([&] { return !attached(kVictim); }));
   ASSERT_GT(messages, 20U);

@@ -108,7 +108,7 @@ void World::add_node() {
   TestNode& node = *n.node;
   node.host.hash_stores = o_.trace;
   // With every other seed, the devices may poll send queues instead of waiting for doorbells.
-  if (o_.seed % 2 != 0) node.device.datapath.allow_polling(0);
+  if (o_.seed % 2 != 0) node.device.allow_polling(0);
   n.send_cq = &node.create_cq(kLogCq);
   n.recv_cq = &node.create_cq(kLogCq);
   n.pd = node.alloc_pd(true);
