@@ -96,7 +96,7 @@ void BM_Write(benchmark::State& state) {
   state.SetBytesProcessed(static_cast<std::int64_t>(target * pairs.size() * kLong));
   state.counters["doorbells"] = pairs.doorbells();
 }
-BENCHMARK(BM_Write)->Arg(1)->Arg(2)->Arg(8)->UseRealTime()->MinTime(2);
+BENCHMARK(BM_Write)->Arg(1)->Arg(2)->Arg(4)->Arg(8)->UseRealTime()->MinTime(2);
 
 // What one processor copies and checksums, in pieces of a packet's payload: the buffers of
 // BM_Write, and some that no cache holds.
