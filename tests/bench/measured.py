@@ -21,6 +21,8 @@ def benchmarks(text):
 def limits(text):
     """Yields the limits of the host from the output of engine_bench."""
     for b in benchmarks(text):
+        if not re.match(LIMITS, b["name"]):
+            continue
         what, size = b["name"].split("/")[:2]
         if what == "register":
             yield key(HOST, "limit", what, size), b["real_time"], "ns"
