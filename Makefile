@@ -7,7 +7,8 @@ BASE ?= HEAD^
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check format modules \
-	modules_install deb docs export-linux export-rdma-core clean bench bench-full bench-check
+	modules_install deb docs export-linux export-rdma-core clean bench bench-full bench-check \
+	bench-bundle
 
 help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
@@ -19,6 +20,7 @@ help:
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
 	@echo 'make bench       compare tern with Soft-RoCE and with its limits: a table, build/bench.json, and charts in build/bench.html'
 	@echo '                 (bench-full: five passes; bench-check: alternate with BASE=COMMIT, and fail if a figure fell)'
+	@echo 'make bench-bundle  an archive that measures on any x86-64 Linux: build/tern-bench.tar.xz'
 	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine (OPTIONS="...": options of run-vm)'
 	@echo 'make check       static checks: compilers with all warnings, sparse, checkpatch, clang-tidy, spelling, ...'
 	@echo 'make format      format C++ and Python, as make check demands'
@@ -61,6 +63,9 @@ bench-full:
 
 bench-check:
 	@lab/host-setup && tests/bench/bench --passes 3 --against $(BASE)
+
+bench-bundle:
+	@lab/host-setup && packaging/bench-bundle
 
 shell:
 	@lab/run-vm $(OPTIONS) --tty -- bash -l
