@@ -162,11 +162,6 @@ void Admin::set_tail(std::uint32_t tail) {
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
 }
 
-bool Admin::poll() {
-  if (polls()) poller_.poll();
-  return head_ != tail_ || num_clearing_ != 0;
-}
-
 bool AdminAccess::may_poll(const Admin& admin) { return admin.record_ && admin.enabled(); }
 
 bool AdminAccess::moved(Context& context, const Admin& admin) {
@@ -207,7 +202,7 @@ bool Admin::execute_waiting(std::uint32_t& budget) {
     execute(entry);
     clear(budget);
   }
-  return enabled() && (head_ != tail_ || num_clearing_ != 0);
+  return enabled() && waiting();
 }
 
 // Zeroes device memory for the allocations in progress, round robin, so that a large one does not

@@ -35,16 +35,17 @@ class Admin {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   void reset();  // registers and life cycle; the Device resets the objects
 
-  // Executes a slice of commands. Zeroes device memory for about `budget` bytes, from which it
-  // subtracts them. Returns true if more commands are waiting or in progress.
-  bool run(std::uint32_t& budget) {
-    return (head_ != tail_ || num_clearing_ != 0) && execute_waiting(budget);
-  }
+  // Polls, and executes a slice of commands. Zeroes device memory for about `budget` bytes, from
+  // which it subtracts them. Returns true if more commands are waiting or in progress.
+  bool run(std::uint32_t& budget) { return poll() && execute_waiting(budget); }
 
   // QueuePoller::allow() and poll(); the latter returns true if commands are waiting.
   void allow_polling(Nanos from) { poller_.allow(from); }
-  bool poll();
-  [[nodiscard]] bool polls() const { return enabled() && poller_.any(); }
+  bool poll() {
+    if (polls()) poller_.poll();
+    return waiting();
+  }
+  [[nodiscard]] bool polls() const { return poller_.any() && enabled(); }
 
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
@@ -76,6 +77,7 @@ class Admin {
   };
 
   [[nodiscard]] bool enabled() const;
+  [[nodiscard]] bool waiting() const { return head_ != tail_ || num_clearing_ != 0; }
   void enable();
   void fatal(std::uint32_t code);
   void configure(std::uint32_t offset, std::uint32_t value);

@@ -128,7 +128,6 @@ bool Device::run(std::uint32_t budget) {
   // Allocations of device memory share the budget with QPs and Ethernet queues.
   const std::uint32_t most = budget - budget / 2;
   std::uint32_t left = most;
-  (void)admin_->poll();
   const bool waiting = admin_->run(left);
   const bool more = datapath.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
