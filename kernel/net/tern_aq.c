@@ -479,9 +479,13 @@ unlock:
 void tern_aq_expect(struct tern_aq *aq, unsigned int index)
 {
 	struct tern_cmd_slot *slot = &aq->slots[index];
-	u64 end = ktime_get_ns() + TERN_AQ_POLL_NS;
 	unsigned long flags;
+	u64 end;
 
+	if (completion_done(&slot->done))
+		return;
+
+	end = ktime_get_ns() + TERN_AQ_POLL_NS;
 	while (tern_aq_polled(aq) && !completion_done(&slot->done) &&
 	       !tern_aq_answer(aq) && !need_resched() && ktime_get_ns() < end)
 		cpu_relax();
