@@ -8,6 +8,8 @@ import re
 from figures import HOST, key
 
 MTU = 4300
+# Of run-vm: the built-in device, and ternd with stock QEMU.
+FRONTS = ("qemu", "vfio-user")
 # Those of engine_bench that are limits: copies in the shape of the benchmark's messages, the CRC,
 # the device's part of a registration.
 LIMITS = "^(copy|crc32|register)/"

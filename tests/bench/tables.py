@@ -6,9 +6,8 @@ from figures import HOST, TOLERANCE, key, limit_of, number
 
 
 def show(v, r):
-    print(
-        f"{'':38} {'tern':>10} {'Soft-RoCE':>10} {'ratio':>8} {'limit':>10} {'of it':>6}  unit, limit"
-    )
+    print(f"{'':38} {'tern':>10} {'Soft-RoCE':>10} {'ratio':>8} {'limit':>10} {'of it':>6}"
+          "  unit, limit")
     for k, (value, unit) in v.items():
         device, path, what, size = k.split("/")
         if device == "rxe0":
@@ -19,10 +18,10 @@ def show(v, r):
             continue
         other = v.get(key("rxe0", path, what, size), (None, ))[0]
         limit_name, limit = limit_of(path, what, size, v)
-        print(
-            f"{name:38} {number(value):>10} {number(other):>10} {number(r.get(name + ' to Soft-RoCE')):>8} {number(limit):>10} "
-            f"{number(r.get(name + ' to its limit')):>6}  {unit}{', ' + limit_name if limit else ''}"
-        )
+        ratio = r.get(f"{name} to Soft-RoCE")
+        part = r.get(f"{name} to its limit")
+        print(f"{name:38} {number(value):>10} {number(other):>10} {number(ratio):>8}"
+              f" {number(limit):>10} {number(part):>6}  {unit}{', ' + limit_name if limit else ''}")
 
 
 def show_changes(kept, count):
@@ -31,9 +30,8 @@ def show_changes(kept, count):
         print(f"{'fell' if ratio < 1 - TOLERANCE else '    '}  {k:38} {ratio:.2f}")
     fell = sum(ratio < 1 - TOLERANCE for ratio in kept.values())
     if kept:
-        print(
-            f"{len(kept)} figures, median {statistics.median(kept.values()):.2f}, {fell} fell by more than {TOLERANCE:.0%}"
-        )
+        median = statistics.median(kept.values())
+        print(f"{len(kept)} figures, median {median:.2f}, {fell} fell by more than {TOLERANCE:.0%}")
     return fell
 
 
