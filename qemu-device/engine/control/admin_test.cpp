@@ -185,7 +185,7 @@ TEST_F(AdminTest, UnreachableQueuesAreFatal) {
   set(TERN_REG_AQ_TAIL, 1);
   EXPECT_FALSE(device.run(1 << 20));
   EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_DMA + 0U);
-  host.mend(aq);
+  host.restore(aq);
   set(TERN_REG_CTRL, TERN_CTRL_RESET);
   enable();
   host.punch(acq + 16, 16);
@@ -301,7 +301,7 @@ TEST_F(AdminRecordTest, AnUnreachableRecordIsFatal) {
   EXPECT_TRUE(device.poll());
   EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_DMA + 0U);
   EXPECT_FALSE(device.run(1 << 20));
-  host.mend(record);
+  host.restore(record);
   set(TERN_REG_CTRL, TERN_CTRL_RESET);
   EXPECT_EQ(reg(TERN_REG_AQ_RECORD_LO), 0U);
   enable();
@@ -530,7 +530,7 @@ TEST_F(AdminTest, CommandWhoseReplyCannotBeWrittenDoesNothing) {
   e = entry(TERN_CMD_ALLOC_PD, 8, 8);
   host.punch(out_buf + 4, 4);  // second half of the reply
   EXPECT_EQ(run(e), TERN_ST_DMA_ERROR);
-  host.mend(out_buf + 4);
+  host.restore(out_buf + 4);
   const auto counts = objects();
   EXPECT_EQ(counts.uar, 0U);
   EXPECT_EQ(counts.pd, 0U);

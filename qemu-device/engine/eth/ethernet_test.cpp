@@ -193,7 +193,7 @@ TEST_F(EthernetTest, RecordOutOfReachStopsTheQueue) {
   tx.kick();
   EXPECT_EQ(tx.cq().wait().status, TERN_CQE_LOC_QP_OP_ERR);
   EXPECT_EQ(a.counter(TERN_CNT_DMA_ERRORS), 1U);
-  a.host.mend(tx.record());
+  a.host.restore(tx.record());
 }
 
 TEST_F(EthernetTest, RingOutOfReachStopsTheQueue) {
@@ -202,7 +202,7 @@ TEST_F(EthernetTest, RingOutOfReachStopsTheQueue) {
   tx.kick();
   EXPECT_EQ(tx.cq().wait().status, TERN_CQE_LOC_QP_OP_ERR);
   EXPECT_EQ(a.counter(TERN_CNT_DMA_ERRORS), 1U);
-  a.host.mend(tx.memory().address(0) & ~4095ULL);
+  a.host.restore(tx.memory().address(0) & ~4095ULL);
 }
 
 TEST_F(EthernetTest, DoorbellOfAnotherPageIsCounted) {

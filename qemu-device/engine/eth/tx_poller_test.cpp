@@ -207,7 +207,7 @@ TEST_F(TxPolling, ARecordThatIsGone) {
   poll_it();
   node.host.punch(tx.record(), sizeof(tern_eth_record));
   idle();
-  node.host.mend(tx.record());
+  node.host.restore(tx.record());
   EXPECT_FALSE(node.device.run(1 << 16));
   const auto all = tx.cq().poll_all();
   ASSERT_EQ(all.size(), 1U);

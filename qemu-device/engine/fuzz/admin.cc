@@ -273,7 +273,7 @@ int run(std::span<const std::uint8_t> bytes) {
       admin.registers();
     }
   }
-  host.mend_all();
+  host.restore_all();
   host.most = 0;
   if (w.enabled()) {
     w.settle();

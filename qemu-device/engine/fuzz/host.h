@@ -76,8 +76,8 @@ class FuzzHost final : public Host {
   void open_dm() { grant_dm(0, kDmBytes); }
   // Holes: pages that are not RAM for the device.
   void punch(unsigned page) { holes_.set(page % kPages); }
-  void mend(unsigned page) { holes_.reset(page % kPages); }
-  void mend_all() { holes_.reset(); }
+  void restore(unsigned page) { holes_.reset(page % kPages); }
+  void restore_all() { holes_.reset(); }
 
   Nanos clock = 1'000'000;
   bool cut_pages = false;  // no mapping crosses a page, as with a bounce buffer

@@ -573,7 +573,7 @@ void Play::hole() {
   constexpr unsigned first = page::kEqs;
   const unsigned page = first + n % (page::kFree - first);
   if (n & 0x80) {
-    w_.host.mend_all();
+    w_.host.restore_all();
   } else {
     w_.host.punch(page);
   }

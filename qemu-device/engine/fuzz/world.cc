@@ -504,7 +504,7 @@ void World::must(std::uint16_t opcode, std::uint32_t id) {
 }
 
 void World::tear_down(bool reset) {
-  host.mend_all();
+  host.restore_all();
   host.most = 0;
   if (!reset && enabled()) {
     for (const std::uint32_t flow : flows) must(TERN_CMD_DESTROY_FLOW, flow);

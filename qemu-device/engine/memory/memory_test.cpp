@@ -501,7 +501,7 @@ TEST_F(MemoryTest, HoleInTheMiddleIsADmaError) {
   EXPECT_EQ(memory.local(user, {mr.key, 0, 8192, 0}, out, missing), Access::kDmaError);
   out.abandon();
   EXPECT_EQ(host.outstanding(), 0U);
-  host.mend(mr.page[1]);
+  host.restore(mr.page[1]);
   EXPECT_EQ(local(user, mr.key, 0, 3 * 4096), Access::kReady);
 }
 

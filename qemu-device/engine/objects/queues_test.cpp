@@ -95,7 +95,7 @@ TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
   EXPECT_FALSE(b.publish(host, 128, entry));
   host.punch(p.addr + 128, 8);
   EXPECT_FALSE(b.publish(host, 128, entry)) << "a hole at its start";
-  host.mend(p.addr + 128);
+  host.restore(p.addr + 128);
   host.punch(p.addr + 160, 8);
   EXPECT_FALSE(b.publish(host, 128, entry)) << "a hole inside";
 }
@@ -227,7 +227,7 @@ TEST_F(EqTest, UnreachableMemoryIsFatal) {
   EXPECT_TRUE(raised(0));
 
   device.reset();
-  host.mend(cmd.pages.addr);
+  host.restore(cmd.pages.addr);
   ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1));
   host.punch(cmd.record, 64);
   EXPECT_FALSE(eq.consumed(0));

@@ -140,7 +140,7 @@ TEST_F(AtomicWrite, MemoryThatIsGone) {
   qa->post(atomic_write(kNew, dst, 8));
   expect_refused(TERN_CQE_REM_OP_ERR, TERN_EV_QP_FATAL);
   EXPECT_EQ(b.counter(TERN_CNT_DMA_ERRORS), 1U);
-  b.host.mend(dst.dma);
+  b.host.restore(dst.dma);
   EXPECT_EQ(dst.get<std::uint64_t>(8), 0U);
 }
 

@@ -71,9 +71,9 @@ class FakeHost : public Host {
     punch(kDm, len);
     return {at(kDm, len), len};
   }
-  // punch() makes [addr, addr + len) not RAM; mend() restores it.
+  // punch() makes [addr, addr + len) not RAM; restore() undoes that.
   void punch(std::uint64_t addr, std::uint64_t len) { holes_[addr] = len; }
-  void mend(std::uint64_t addr) { holes_.erase(addr); }
+  void restore(std::uint64_t addr) { holes_.erase(addr); }
 
   // The test's view: ignores holes and is not counted.
   [[nodiscard]] std::byte* at(std::uint64_t addr, std::uint64_t len = 1) {

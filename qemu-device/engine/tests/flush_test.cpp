@@ -172,7 +172,7 @@ TEST_F(Flush, DeviceMemory) {
 TEST_F(Flush, OfMemoryThatIsGone) {
   b.host.punch(dst.dma, 4096);
   expect_done(flush(dst, 0, 4096));
-  b.host.mend(dst.dma);
+  b.host.restore(dst.dma);
 }
 
 // ---- invalid requests ----

@@ -288,7 +288,7 @@ TEST_P(HostileMemory, OwnerIsToldAndNobodyElse) {
   EXPECT_EQ((place.at_a ? x : y).query().attr.state, TERN_QPS_ERR);
   expect_calm();
   // Once the memory is back, a reset is enough, unless a CQ has failed.
-  node.host.mend(at);
+  node.host.restore(at);
   if (std::string(place.name).ends_with("Completions")) return;
   for (TestQp* const qp : {&x, &y}) {
     EXPECT_EQ(qp->to_state(TERN_QPS_RESET), TERN_ST_OK);

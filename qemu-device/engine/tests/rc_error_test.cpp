@@ -191,7 +191,7 @@ TEST_F(RcError, MemoryBehindTheRegionIsGone) {
   qa->post(write({src.sge(0, 20000)}, dst));
   expect_status(TERN_CQE_REM_OP_ERR);
   EXPECT_GE(b.counter(TERN_CNT_DMA_ERRORS), 1U);
-  b.host.mend(dst.dma + 8192);
+  b.host.restore(dst.dma + 8192);
 }
 
 // Behind an IOMMU: memory that the device can write but not read yields no old value.
@@ -340,7 +340,7 @@ TEST_F(RcError, SourceMemoryIsGone) {
   qa->post(write({src.sge(0, 9000)}, dst));
   expect_status(TERN_CQE_LOC_PROT_ERR);
   EXPECT_EQ(a.counter(TERN_CNT_DMA_ERRORS), 1U);
-  a.host.mend(src.dma + 4096);
+  a.host.restore(src.dma + 4096);
 }
 
 TEST_F(RcError, UnknownOpcodes) {
@@ -415,7 +415,7 @@ TEST_F(RcError, QueueMemoryIsGone) {
   sim.run_until_idle();
   expect_state(*qa, TERN_QPS_ERR);
   EXPECT_THAT(types_of(a.async_events()), ElementsAre(TERN_EV_QP_FATAL));
-  a.host.mend(page);
+  a.host.restore(page);
 }
 
 // ---- flushing ----

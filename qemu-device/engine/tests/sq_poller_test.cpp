@@ -280,7 +280,7 @@ TEST_F(SqPolling, ARecordThatIsGone) {
   TestQp& qp = polled_qp();
   node.host.punch(qp.record(), sizeof(tern_qp_record));
   idle();
-  node.host.mend(qp.record());
+  node.host.restore(qp.record());
   EXPECT_FALSE(node.device.run(1 << 16));
   const auto events = node.async_events();
   ASSERT_EQ(events.size(), 1U);

@@ -357,7 +357,7 @@ TEST_F(SrqTest, TheDeviceForgetsTheOldBuffer) {
     expect_sent(*qa[0]);
     EXPECT_EQ(le(cq->wait().wr_id), i);
   }
-  b.host.mend(old);
+  b.host.restore(old);
 }
 
 TEST_F(SrqTest, ANewIndexThatLiesIsFoundOut) {
@@ -502,7 +502,7 @@ TEST_F(HostileSrq, MemoryOfTheWqesIsGone) {
   post(1);
   b.host.punch(srq->memory().address(0), FakeHost::kPage);
   expect_failed();
-  b.host.mend(srq->memory().address(0));
+  b.host.restore(srq->memory().address(0));
 }
 
 TEST_F(HostileSrq, MemoryOfTheRecordIsGone) {
@@ -510,7 +510,7 @@ TEST_F(HostileSrq, MemoryOfTheRecordIsGone) {
   post(1);
   b.host.punch(srq->record(), sizeof(tern_srq_record));
   expect_failed();
-  b.host.mend(srq->record());
+  b.host.restore(srq->record());
 }
 
 TEST_F(HostileSrq, TheCommandFindsOutToo) {
