@@ -32,6 +32,9 @@ struct Config {
   CongestionParams congestion;  // after a reset
   Nanos doorbell_cost = 1'000;  // what a doorbell costs software
   bool capture = false;
+  // Frames may be sent without their ICRC. The host passes Frame::icrc on with each frame, and
+  // whoever reads such a frame completes it.
+  bool defer_icrc = false;
 };
 
 }  // namespace tern

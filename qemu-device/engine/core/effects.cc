@@ -16,9 +16,12 @@ std::span<std::byte> Effects::begin_frame(std::size_t max) {
   return std::span(arena_).subspan(used_, max);
 }
 
-void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time) {
-  frames_.push_back(
-      {.offset = used_, .len = static_cast<std::uint32_t>(len), .to_wire = to_wire, .time = time});
+void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc) {
+  frames_.push_back({.offset = used_,
+                     .len = static_cast<std::uint32_t>(len),
+                     .to_wire = to_wire,
+                     .time = time,
+                     .icrc = icrc});
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
 }
 

@@ -28,6 +28,7 @@ class EffectsBatch {
     bool shown;                        // false: not seen by the capture tap
     // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
     Nanos time;
+    Icrc icrc = Icrc::kPresent;
   };
 
   explicit EffectsBatch(std::atomic<std::uint32_t>& held_batches) : held_batches_(held_batches) {}
@@ -37,7 +38,7 @@ class EffectsBatch {
   [[nodiscard]] std::size_t frames() const { return effects_->frames().size(); }
   [[nodiscard]] Frame frame(std::size_t i) {
     const Effects::Frame& f = effects_->frames()[i];
-    return {this, effects_->bytes(f), f.to_wire, f.shown, f.time};
+    return {this, effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc};
   }
   // Bit v of word v / 64: raise vector v.
   [[nodiscard]] const auto& vectors() const { return effects_->vectors(); }

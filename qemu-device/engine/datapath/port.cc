@@ -14,6 +14,7 @@ Port::Port(DataPath& datapath, const Table<Qp>& qps)
     : datapath_(datapath),
       qps_(qps),
       capture_(datapath.device.config.capture),
+      defer_icrc_(datapath.device.config.defer_icrc),
       addresses(datapath.device.config.mac, datapath.device.config.max_mtu,
                 datapath.device.config.link_speed),
       ethernet(datapath, addresses) {
@@ -24,11 +25,20 @@ Port::~Port() = default;
 
 // ---- receiving ----
 
-void Port::receive(std::span<const std::byte> frame) {
+// Returns a copy of a frame whose ICRC was deferred, with the ICRC. Valid until the next call.
+std::span<const std::byte> Port::complete(std::span<const std::byte> frame) {
+  completed_.assign(frame.begin(), frame.end());
+  write_icrc(completed_);
+  return completed_;
+}
+
+void Port::receive(std::span<const std::byte> frame, Icrc icrc) {
+  if (icrc == Icrc::kDeferred && (faults_ != nullptr || capture_)) [[unlikely]]
+    return receive(complete(frame), Icrc::kPresent);
   if (faults_ != nullptr && datapath_.device.status.enabled() && addresses.active()) [[unlikely]] {
     return faults_->receive(frame);
   }
-  accept(frame, false);
+  accept(frame, false, icrc);
 }
 
 Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const {
@@ -42,7 +52,7 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLay
   return group ? Claim::kGroup : Claim::kEthernet;
 }
 
-void Port::accept(std::span<const std::byte> frame, bool inside) {
+void Port::accept(std::span<const std::byte> frame, bool inside, Icrc icrc) {
   // A looped back frame was captured when it was sent.
   if (capture_ && !inside) datapath_.effects->show(frame, true, datapath_.host.now());
   if (!datapath_.device.status.enabled() || !addresses.active()) return;
@@ -50,6 +60,8 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   Route& route = packet.route;
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
+  if (icrc == Icrc::kDeferred && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
+    return accept(complete(frame), inside);
   if (whose == Claim::kEthernet) {
     if (!inside) ethernet.receive(frame);
     return;
@@ -57,7 +69,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   route.local = inside;
   // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
-  switch (parse_packet(frame, at, packet, icrc_mode)) {
+  switch (parse_packet(frame, at, packet, icrc == Icrc::kDeferred ? IcrcMode::kOff : icrc_mode)) {
     case ParseResult::kOkBadIcrc:
       datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
@@ -128,9 +140,10 @@ std::uint32_t Port::emit(Packet& packet) {
     if (packet.route.local) return 1;
   } else if (!packet.route.local || capture_) {
     const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
-    const std::size_t len = serialize(packet, ip_id_++, room);
+    const Icrc icrc = defer_icrc_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;
+    const std::size_t len = serialize(packet, ip_id_++, room, icrc);
     datapath.effects->commit_frame(len, !packet.route.local,
-                                   capture_ ? datapath.host.now() : datapath.now());
+                                   capture_ ? datapath.host.now() : datapath.now(), icrc);
   }
   if (packet.route.local) {
     packet.train = train;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/config.h"
 #include "core/table.h"
@@ -30,6 +31,7 @@ class Port {
   const Table<Qp>& qps_;
   PortFaults* faults_ = nullptr;  // null if there are no rules
   bool capture_;                  // also collects looped back and received frames
+  const bool defer_icrc_;
   std::uint16_t ip_id_ = 0;
 
  public:
@@ -39,10 +41,10 @@ class Port {
   Port& operator=(const Port&) = delete;
 
   // Handles a frame from the wire.
-  void receive(std::span<const std::byte> frame);
+  void receive(std::span<const std::byte> frame, Icrc icrc);
   // Handles a frame that the fault rules let through. `inside`: it was looped back, otherwise it
   // came from the wire.
-  void accept(std::span<const std::byte> frame, bool inside);
+  void accept(std::span<const std::byte> frame, bool inside, Icrc icrc = Icrc::kPresent);
   // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
   // this port. Fills `route` and, of a RoCE frame, `at`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
@@ -81,6 +83,7 @@ class Port {
 
  private:
   void allow_trains();
+  [[nodiscard]] std::span<const std::byte> complete(std::span<const std::byte> frame);
   // The event log: datapath/port_log.cc.
   void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
   void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;
@@ -89,6 +92,7 @@ class Port {
 
   // Created with the first rules. Stays after the last ones, to pass on the frames held back.
   std::unique_ptr<PortFaults> injector_;
+  std::vector<std::byte> completed_;  // complete()
 };
 
 }  // namespace tern

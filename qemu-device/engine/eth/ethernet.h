@@ -79,9 +79,10 @@ class Ethernet {
   void end_burst() {
     while (EthQueue* const q = opened_.front()) close(*q);
   }
+  [[nodiscard]] bool sniffs() const { return steering.any_sniffer(); }
   // Gives a RoCE frame to this port to the sniffers.
   void sniff(std::span<const std::byte> frame) {
-    if (steering.any_sniffer()) [[unlikely]]
+    if (sniffs()) [[unlikely]]
       show_sniffers(frame);
   }
 

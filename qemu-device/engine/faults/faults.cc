@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "frames/header_view.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -114,9 +113,7 @@ struct Faults::Active {
         break;
     }
     if (!rule.sealed) return;
-    const std::uint32_t crc = icrc(frame.subspan(at.ip, at.icrc - at.ip), at.ipv4);
-    frames::HeaderWriter<kIcrc>(frame.subspan(at.icrc).first<kIcrc>())
-        .u32<0>(__builtin_bswap32(crc));
+    write_icrc(frame, at);
   }
 
   FaultRule rule;

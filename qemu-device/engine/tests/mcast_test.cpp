@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "testing/eth_queue.h"
 #include "tests/mini_driver.h"
+#include "wire/codec.h"
 
 namespace tern {
 namespace {
@@ -28,7 +29,7 @@ Mac mac_of(const Gid& group) {
 class Mcast : public ::testing::Test {
  protected:
   Sim sim;
-  TestNode a{sim};
+  TestNode a{sim, {.defer_icrc = true}};
   TestNode b{sim};
   TestMr& src = a.reg(4096);
 
@@ -258,7 +259,10 @@ TEST_F(Mcast, TheEthernetFunctionSeesThemIfItsFilterWants) {
   const auto wc = cq.poll();
   ASSERT_TRUE(wc);
   EXPECT_EQ(wc->opcode, TERN_ETH_RX);
-  EXPECT_EQ(rx.received(*wc)[0], std::byte{0x33});
+  const auto frame = rx.received(*wc);
+  EXPECT_EQ(frame[0], std::byte{0x33});
+  Packet packet(b.host);
+  EXPECT_EQ(parse_packet(frame, packet), ParseResult::kOk) << "with its ICRC";
   // A group without members belongs to the Ethernet function, whatever the frame contains.
   ASSERT_EQ(detach(member, kGroup6), TERN_ST_OK);
   const std::uint64_t packets = b.counter(TERN_CNT_RX_RDMA_PACKETS);

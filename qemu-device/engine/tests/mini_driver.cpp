@@ -21,7 +21,8 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
            .mw_type_2a = options.mw_type_2a,
            .congestion = options.congestion,
            .doorbell_cost = options.doorbell_cost,
-           .capture = options.capture || captured};
+           .capture = options.capture || captured,
+           .defer_icrc = options.defer_icrc};
   return c;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/event_file.h"
+#include "wire/codec.h"
 
 namespace tern {
 
@@ -73,7 +74,7 @@ void SimNode::collect() {
     }
     if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
-      sim.send(*this, bytes);
+      sim.send(*this, bytes, f.icrc);
     }
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
@@ -118,8 +119,11 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
   if (tracing) trace_.push_back({now_, kind, node, value});
 }
 
-void Sim::send(SimNode& from, std::span<const std::byte> frame) {
+void Sim::send(SimNode& from, std::span<const std::byte> made, Icrc icrc) {
   ++stats.sent;
+  auto bytes = std::make_shared<std::vector<std::byte>>(made.begin(), made.end());
+  if (icrc == Icrc::kDeferred) write_icrc(*bytes);
+  const std::span<const std::byte> frame = *bytes;
   if (tracing) record(TraceEntry::Kind::kSent, from.index_, hash_bytes(frame));
   const auto on_wire =
       static_cast<Nanos>(static_cast<double>((frame.size() + 24) * 8) / wire.bits_per_ns);
@@ -128,32 +132,32 @@ void Sim::send(SimNode& from, std::span<const std::byte> frame) {
     ++stats.lost;
     return;
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end());
   if (chance(wire.corrupt)) {
     ++stats.corrupted;
+    icrc = Icrc::kPresent;
     const std::uint64_t bit = random() % (bytes->size() * 8);
     (*bytes)[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
   }
   Nanos when = from.tx_free_ + wire.latency;
   if (chance(wire.duplicate)) {
     ++stats.duplicated;
-    fly(from, bytes, when);
+    fly(from, bytes, when, icrc);
   }
   if (chance(wire.reorder)) {
     ++stats.reordered;
     when += wire.reorder_by;
   }
-  fly(from, std::move(bytes), when);
+  fly(from, std::move(bytes), when, icrc);
 }
 
 void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
   ++stats.sent;
   fly(from, std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end()),
-      now_ + wire.latency);
+      now_ + wire.latency, Icrc::kPresent);
 }
 
-void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when) {
-  flying_.push({when, order_++, from.index_, std::move(bytes), false});
+void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc) {
+  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, false});
 }
 
 // Returns whether the frame is in the queue now, or lost.
@@ -162,12 +166,23 @@ bool Sim::enter_queue(const InFlight& f, unsigned to) {
   if (when == kNever) {
     ++stats.lost;
   } else if (when > now_) {
-    flying_.push({when, order_++, f.from, f.bytes, true});
+    flying_.push({when, order_++, f.from, f.bytes, f.icrc, true});
   } else {
     return false;
   }
   return true;
 }
+
+namespace {
+
+// A frame as its sender made it if it deferred the ICRC.
+std::vector<std::byte> without_icrc(std::vector<std::byte> frame) {
+  const auto at = find_parts(frame);
+  if (at) std::fill_n(frame.begin() + static_cast<std::ptrdiff_t>(at->icrc), 4, std::byte{0});
+  return frame;
+}
+
+}  // namespace
 
 // Like a switch: delivers to the owner of the address, or floods if there is none.
 void Sim::deliver(const InFlight& f) {
@@ -182,7 +197,12 @@ void Sim::deliver(const InFlight& f) {
     ++stats.delivered;
     if (tracing) record(TraceEntry::Kind::kDelivered, n->index_, hash_bytes(*f.bytes));
     if (tap) tap(*n, *f.bytes, false);
-    n->device.receive(*f.bytes);
+    if (f.icrc == Icrc::kDeferred) {
+      ++stats.deferred;
+      n->device.receive(without_icrc(*f.bytes), f.icrc);
+    } else {
+      n->device.receive(*f.bytes);
+    }
     n->wake();
     if (tap) tap(*n, *f.bytes, true);
   }

@@ -138,6 +138,7 @@ class Sim {
     std::uint64_t corrupted = 0;
     std::uint64_t reordered = 0;
     std::uint64_t delivered = 0;
+    std::uint64_t deferred = 0;  // delivered without their ICRC
   };
   Stats stats;
 
@@ -147,8 +148,9 @@ class Sim {
     Nanos time;
     std::uint64_t order;  // number of the transmission; breaks ties
     unsigned from;
-    std::shared_ptr<std::vector<std::byte>> bytes;
-    bool queued = false;  // behind the queue already
+    std::shared_ptr<std::vector<std::byte>> bytes;  // with the ICRC
+    Icrc icrc = Icrc::kPresent;                     // as the receiver gets it
+    bool queued = false;                            // behind the queue already
     bool operator>(const InFlight& o) const {
       return time != o.time ? time > o.time : order > o.order;
     }
@@ -156,8 +158,8 @@ class Sim {
 
   unsigned attach(SimNode* node);
   void detach(SimNode* node);
-  void send(SimNode& from, std::span<const std::byte> frame);
-  void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when);
+  void send(SimNode& from, std::span<const std::byte> frame, Icrc icrc);
+  void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc);
   void deliver(const InFlight& f);
   bool enter_queue(const InFlight& f, unsigned to);
   void record(TraceEntry::Kind kind, unsigned node, std::uint64_t value);

@@ -331,6 +331,15 @@ std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4) {
   return icrc_of(ip.first(headers), ipv4, ip.subspan(headers));
 }
 
+void write_icrc(std::span<std::byte> frame, const FrameParts& at) {
+  const std::uint32_t crc = icrc(frame.subspan(at.ip, at.icrc - at.ip), at.ipv4);
+  HeaderWriter<kIcrc>(frame.subspan(at.icrc).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
+}
+
+void write_icrc(std::span<std::byte> frame) {
+  if (const auto at = find_parts(frame)) write_icrc(frame, *at);
+}
+
 ParseResult parse_route(std::span<const std::byte> frame, Route& route, FrameLayout& at) {
   at = {};
   if (!locate(frame, at)) return ParseResult::kNotRoce;
@@ -422,7 +431,8 @@ Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
   return {bth.u8<0>(), Qpn(bth.u24<5>()), Psn(bth.u24<9>())};
 }
 
-std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out) {
+std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out,
+                      Icrc icrc) {
   const Route& route = packet.route;
   const std::size_t udp_len = udp_length(packet);
   const auto payload = static_cast<std::size_t>(packet.payload.size());
@@ -448,7 +458,9 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   const auto padding = cursor.rest().subspan(payload, pad_of(payload));
   std::ranges::fill(padding, std::byte{0});
   const std::size_t covered = behind_bth.size() - cursor.rest().size() + payload + padding.size();
-  const std::uint32_t crc = icrc_of(from_ip.first(masked), route.ipv4, behind_bth.first(covered));
+  const std::uint32_t crc = icrc == Icrc::kDeferred ? 0
+                                                    : icrc_of(from_ip.first(masked), route.ipv4,
+                                                              behind_bth.first(covered));
   HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
 
   std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;

@@ -91,9 +91,9 @@ inline void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
 
 // Writes the frame of `packet` into `out` (the payload's size + kMaxFrameOverhead is enough) and
 // returns its length, at least 60 bytes. Copies the payload once and computes the ICRC right after
-// the copy. A hop limit of 0 becomes 64.
+// the copy, unless it is deferred. A hop limit of 0 becomes 64.
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
-                                    std::span<std::byte> out);
+                                    std::span<std::byte> out, Icrc icrc = Icrc::kPresent);
 
 // Builds the 40 bytes before the payload in a UD receive buffer (IBTA A17.4.5.1): the frame's IPv6
 // header, or 20 zero bytes and the IPv4 header with a valid checksum.
@@ -102,5 +102,9 @@ void make_grh(const Packet& packet, std::span<std::byte, 40> out);
 // The ICRC of the IP packet in `ip`, which spans the IP header up to but not including the ICRC
 // (IBTA A17.3.3). The number goes to the wire in little-endian byte order.
 [[nodiscard]] std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4);
+// Writes the ICRC of a frame.
+void write_icrc(std::span<std::byte> frame, const FrameParts& at);
+// The same for a frame whose layout the caller does not have. Other frames stay as they are.
+void write_icrc(std::span<std::byte> frame);
 
 }  // namespace tern

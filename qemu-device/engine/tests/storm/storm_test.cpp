@@ -101,6 +101,17 @@ TEST(StormSelf, SameSeedSameStorm) {
   EXPECT_NE(a.fingerprint, run_storm({.seed = 78, .packets = 10'000}).fingerprint);
 }
 
+TEST(StormSelf, ADeferredIcrcChangesNothing) {
+  for (const std::uint64_t seed : {5, 6, 8}) {
+    const StormOptions options{.seed = seed, .packets = 20'000, .trace = true};
+    StormOptions deferred = options;
+    deferred.defer_icrc = true;
+    const StormResult without = run_storm(deferred);
+    EXPECT_EQ(run_storm(options).trace, without.trace) << seed;
+    EXPECT_GT(without.wire.deferred, 1000U);
+  }
+}
+
 class StormOracle : public ::testing::TestWithParam<Plant> {};
 
 TEST_P(StormOracle, Notices) {
