@@ -42,11 +42,11 @@ class CallbackHost final : public Host {
     return static_cast<Sent>(ops_.send(opaque_, &f));
   }
   void receive_again() override { ops_.receive_again(opaque_); }
-  std::span<const std::byte> next_frame() override {
+  tern::WireFrame next_frame() override {
     std::uint32_t len = 0;
     const void* const frame = ops_.next_frame(opaque_, &len);
     if (frame == nullptr) return {};
-    return {static_cast<const std::byte*>(frame), len};
+    return {{static_cast<const std::byte*>(frame), len}};
   }
   bool wait_for_frames() override { return ops_.wait_for_frames(opaque_); }
   void worker_begins() override { ops_.worker_begins(opaque_); }

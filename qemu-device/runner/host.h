@@ -62,8 +62,8 @@ class Host {
   virtual void receive_again() = 0;
 
   // [lock], in the host thread, and only in Runner::take_frames(): returns the next frame on the
-  // wire, valid until the next call, or an empty span if there is none.
-  virtual std::span<const std::byte> next_frame() = 0;
+  // wire, valid until the next call, or an empty one if there is none.
+  virtual WireFrame next_frame() = 0;
   // The same: releases the space of frames taken to the peer. Returns true if no frame has arrived
   // meanwhile; the host then calls Runner::take_frames() when one does.
   virtual bool wait_for_frames() = 0;

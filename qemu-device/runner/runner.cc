@@ -293,13 +293,13 @@ void Runner::take_frames() {
   // An empty poll counts too: the peer may be adding frames all the time.
   for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits;
        ++looks) {
-    const auto frame = host_.next_frame();
+    const WireFrame frame = host_.next_frame();
     if (frame.empty()) {
       waits = host_.wait_for_frames();
       continue;
     }
     const bool taken = awake_ && present_;
-    bytes += taken ? engine_.receive_more(frame) : frame.size();
+    bytes += taken ? engine_.receive_more(frame.bytes, frame.icrc) : frame.bytes.size();
   }
   engine_.end_burst();
   if (!waits) {

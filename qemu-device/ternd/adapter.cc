@@ -112,6 +112,7 @@ Adapter::~Adapter() {
 void Adapter::make_engine() {
   Config c = config_.engine;
   c.dm = std::span(dm_.data(), c.dm_size);
+  c.defer_icrc = true;
   c.doorbell_cost = c.dm_size == 0 ? kPostedDoorbellCost : kDoorbellCost;
   engine_ = std::make_unique<Device>(engine_host_, c);
   const std::string why = set_faults(config_.faults);
@@ -469,7 +470,8 @@ void Adapter::capture(const Frame& frame) {
 }
 
 runner::Host::Sent Adapter::send(const Frame& frame) {
-  if (port_.send(frame.bytes, frame.time, frame.batch) == Port::Sent::kTaken) return Sent::kTaken;
+  if (port_.send({frame.bytes, frame.icrc}, frame.time, frame.batch) == Port::Sent::kTaken)
+    return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;
   return Sent::kBlocked;
@@ -480,10 +482,10 @@ void Adapter::finish_frame() {
   frame_taken_ = false;
 }
 
-std::span<const std::byte> Adapter::next_frame() {
+WireFrame Adapter::next_frame() {
   finish_frame();
   std::uint64_t due = UINT64_MAX;
-  const auto frame = port_.front(turn_at_, &due);
+  const WireFrame frame = port_.front(turn_at_, &due);
   frame_taken_ = !frame.empty();
   frame_due_ = due;
   return frame;
@@ -529,7 +531,10 @@ void Adapter::set_removed(bool removed) {
 }
 
 std::unique_ptr<Capture> Adapter::set_capture(std::unique_ptr<Capture> capture) {
+  runner_->lock();
   engine_->port.set_capture(capture != nullptr);
+  // Frames made before may lack the ICRC: collect them before the capture begins.
+  runner_->unlock_without_delivering();
   return std::exchange(capture_, std::move(capture));
 }
 

@@ -125,7 +125,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void raise(unsigned vector) override { function_->raise(vector); }
   Sent send(const Frame& frame) override;
   void receive_again() override {}
-  std::span<const std::byte> next_frame() override;
+  WireFrame next_frame() override;
   bool wait_for_frames() override;
   void worker_begins() override {}
   void worker_ends() override {}

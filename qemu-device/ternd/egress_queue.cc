@@ -13,6 +13,7 @@
 #include "frames/bytes.h"
 #include "frames/ecn.h"
 #include "frames/layout.h"
+#include "wire/codec.h"
 
 namespace tern::daemon {
 
@@ -38,7 +39,7 @@ EgressQueue::EgressQueue(std::size_t bytes) : size_(std::bit_ceil(std::max(bytes
 }
 
 EgressQueue::~EgressQueue() {
-  while (!front().bytes.empty()) pop();
+  while (!front().frame.empty()) pop();
 }
 
 EgressQueue::Header EgressQueue::header_at(std::uint64_t position) const {
@@ -78,8 +79,9 @@ std::byte* EgressQueue::room(std::uint64_t& in, std::size_t size, std::size_t li
 
 namespace {
 
-void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagChange tag) {
-  switch (tag.kind) {
+void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame,
+                const FrameChange& change) {
+  switch (change.tag.kind) {
     case TagChange::Kind::kKeep:
       std::memcpy(to.data(), frame.data(), to.size());
       break;
@@ -90,23 +92,26 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagCh
     case TagChange::Kind::kInsert:
       std::memcpy(to.data(), frame.data(), kAddresses);
       frames::put16(to, kAddresses, frames::kVlanType);
-      frames::put16(to, kAddresses + 2, tag.vlan);
+      frames::put16(to, kAddresses + 2, change.tag.vlan);
       std::memcpy(to.data() + kAddresses + kTag, frame.data() + kAddresses,
                   frame.size() - kAddresses);
       break;
   }
+  if (change.congestion) frames::mark_congestion(to);
+  if (change.icrc) write_icrc(to);
 }
 
 }  // namespace
 
-bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time,
-                      std::size_t limit, bool congestion, EffectsBatch* batch) {
-  assert(frame.size() >= frames::kEthernet && frame.size() + kTag <= kFrameMax);
-  std::size_t len = frame.size();
-  if (tag.kind == TagChange::Kind::kInsert) len += kTag;
-  if (tag.kind == TagChange::Kind::kStrip) len -= kTag;
-  const bool in_place =
-      batch != nullptr && len >= kLong && tag.kind == TagChange::Kind::kKeep && !congestion;
+bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::uint64_t time,
+                      std::size_t limit, EffectsBatch* batch) {
+  std::size_t len = frame.bytes.size();
+  assert(len >= frames::kEthernet && len + kTag <= kFrameMax);
+  if (change.tag.kind == TagChange::Kind::kInsert) len += kTag;
+  if (change.tag.kind == TagChange::Kind::kStrip) len -= kTag;
+  const bool in_place = batch != nullptr && len >= kLong && !change.any();
+  const std::uint32_t icrc =
+      frame.icrc == Icrc::kDeferred && !change.icrc ? kDeferredIcrc : std::uint32_t{0};
 
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
@@ -119,8 +124,8 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
   std::byte* record = in_place ? room(in, size, limit) : nullptr;
   if (record != nullptr && batch->hold()) {
     const Header header{static_cast<std::uint32_t>(len),
-                        static_cast<std::uint32_t>(size) | kReference, time};
-    const Reference reference{frame.data(), batch};
+                        static_cast<std::uint32_t>(size) | kReference | icrc, time};
+    const Reference reference{frame.bytes.data(), batch};
     std::memcpy(record, &header, sizeof(header));
     std::memcpy(record + sizeof(header), &reference, sizeof(reference));
   } else {
@@ -128,11 +133,10 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
     in = in_.load(std::memory_order_relaxed);
     record = room(in, size, limit);
     if (record == nullptr) return false;
-    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size), time};
+    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | icrc,
+                        time};
     std::memcpy(record, &header, sizeof(header));
-    const std::span<std::byte> to(record + sizeof(header), len);
-    copy_frame(to, frame, tag);
-    if (congestion) frames::mark_congestion(to);
+    copy_frame({record + sizeof(header), len}, frame.bytes, change);
   }
   bytes_in_.store(bytes + counted(len), std::memory_order_relaxed);
   in_.store(in + size, std::memory_order_release);
@@ -154,7 +158,7 @@ void EgressQueue::prefetch(std::uint64_t position) const {
   for (std::size_t i = 0; i < header.len; i += kLine) __builtin_prefetch(data + i, 0, 2);
 }
 
-EgressQueue::Frame EgressQueue::front() {
+EgressQueue::Waiting EgressQueue::front() {
   std::uint64_t out = out_.load(std::memory_order_relaxed);
   if (out == in_seen_) {
     in_seen_ = in_.load(std::memory_order_acquire);
@@ -171,9 +175,11 @@ EgressQueue::Frame EgressQueue::front() {
     header = header_at(out);
   }
   const bool in_place = (header.size & kReference) != 0;
-  prefetch(out + (header.size & ~kReference));
-  return {{in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header), header.len},
-          header.time};
+  prefetch(out + (header.size & ~kFlags));
+  const std::byte* const data =
+      in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header);
+  const Icrc icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
+  return {{{data, header.len}, icrc}, header.time};
 }
 
 void EgressQueue::pop() {
@@ -187,7 +193,7 @@ void EgressQueue::pop() {
   }
   bytes_out_.store(bytes_out_.load(std::memory_order_relaxed) + counted(header.len),
                    std::memory_order_release);
-  out_.store(out + (header.size & ~kReference), std::memory_order_release);
+  out_.store(out + (header.size & ~kFlags), std::memory_order_release);
 }
 
 }  // namespace tern::daemon

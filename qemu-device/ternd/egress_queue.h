@@ -18,11 +18,21 @@
 
 namespace tern::daemon {
 
-// Change of a frame's VLAN tag while the frame is copied.
+// Change of a frame's VLAN tag.
 struct TagChange {
   enum class Kind : std::uint8_t { kKeep, kStrip, kInsert };
   Kind kind = Kind::kKeep;
   std::uint16_t vlan = 0;  // kInsert
+};
+
+// Changes of a frame, which is copied for them.
+struct FrameChange {
+  TagChange tag;
+  bool congestion = false;  // mark "congestion experienced"
+  bool icrc = false;        // write the deferred ICRC
+  [[nodiscard]] bool any() const {
+    return tag.kind != TagChange::Kind::kKeep || congestion || icrc;
+  }
 };
 
 class EgressQueue {
@@ -35,15 +45,15 @@ class EgressQueue {
   EgressQueue(const EgressQueue&) = delete;
   EgressQueue& operator=(const EgressQueue&) = delete;
 
-  struct Frame {
-    std::span<const std::byte> bytes;  // empty: no frame
-    std::uint64_t time;                // when it was put
+  struct Waiting {
+    WireFrame frame;
+    std::uint64_t time;  // when it was put
   };
 
   // Any thread. Returns false if `limit` bytes wait already, or there is no space. `batch`: the
   // frame's batch, null if the frame must be copied.
-  bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit,
-           bool congestion, EffectsBatch* batch = nullptr);
+  bool put(const WireFrame& frame, const FrameChange& change, std::uint64_t time, std::size_t limit,
+           EffectsBatch* batch = nullptr);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
   [[nodiscard]] std::size_t length() const {
     const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
@@ -55,7 +65,7 @@ class EgressQueue {
   void publish() { in_.fetch_add(0, std::memory_order_seq_cst); }
 
   // The consumer: the frame that has waited longest, valid until pop().
-  [[nodiscard]] Frame front();
+  [[nodiscard]] Waiting front();
   void pop();
   // Sequentially consistent, for a consumer that is about to sleep.
   [[nodiscard]] bool empty() const {
@@ -65,16 +75,19 @@ class EgressQueue {
  private:
   struct Header {
     std::uint32_t len;   // of the frame; kFiller: the rest of the ring is skipped
-    std::uint32_t size;  // of the record with this header
+    std::uint32_t size;  // of the record with this header, and flags
     std::uint64_t time;
   };
-  // Follows the header of a record with kReference in `size`.
+  // Follows the header of a record with kReference.
   struct Reference {
     const std::byte* data;
     EffectsBatch* batch;
   };
   static constexpr std::uint32_t kFiller = UINT32_MAX;
-  static constexpr std::uint32_t kReference = 1;  // sizes are multiples of kAlign
+  // Flags. Sizes are multiples of kAlign.
+  static constexpr std::uint32_t kReference = 1;
+  static constexpr std::uint32_t kDeferredIcrc = 2;
+  static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc;
   static constexpr std::size_t kAlign = alignof(std::max_align_t);
   // Shorter frames are copied. Many of them could hold as much memory as many batches.
   static constexpr std::size_t kLong = 1024;

@@ -14,6 +14,7 @@
 #include "frames/ecn.h"
 #include "frames/ethernet.h"
 #include "frames/layout.h"
+#include "wire/codec.h"
 
 namespace tern::daemon {
 
@@ -88,7 +89,7 @@ void Port::begin(std::string name, PortUser& user, Kind kind) {
 
 // Drops waiting frames, and resumes senders that wait for space.
 void Port::end() {
-  while (!queue_.front().bytes.empty()) discard();
+  while (!queue_.front().frame.empty()) discard();
   release();
   name_.clear();
 }
@@ -133,8 +134,8 @@ bool Port::stuck(std::uint64_t now) {
   return now > since && now - since > Switch::kWatchdog;
 }
 
-Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
-  if (!frame.may_block || drop_.load(kRelaxed)) {
+Port::Sent Port::full(Port& from, const Passing& passing, Fate fate) {
+  if (!passing.may_block || drop_.load(kRelaxed)) {
     add(out_discards_);
     return Sent::kTaken;
   }
@@ -148,8 +149,8 @@ Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
                                        std::memory_order_seq_cst);
   any_waits_.fetch_or(1, std::memory_order_seq_cst);
   add(blocked_);
-  from.blocked_frame_ = frame.bytes.data();
-  from.blocked_time_ = frame.time;
+  from.blocked_frame_ = passing.frame.bytes.data();
+  from.blocked_time_ = passing.time;
   from.blocked_fate_ = fate;
   // The user's thread may have made space just before it could see who waits.
   if (queue_.length() == 0)
@@ -158,9 +159,10 @@ Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
 }
 
 // Decides by loss and RED. Drawn once for each frame, however often it is blocked.
-Port::Fate Port::fate(Port& from, const Passing& frame) {
-  if (frame.may_block && std::exchange(from.blocked_frame_, nullptr) == frame.bytes.data() &&
-      from.blocked_time_ == frame.time) {
+Port::Fate Port::fate(Port& from, const Passing& passing) {
+  if (passing.may_block &&
+      std::exchange(from.blocked_frame_, nullptr) == passing.frame.bytes.data() &&
+      from.blocked_time_ == passing.time) {
     return from.blocked_fate_;
   }
   const PortPolicy policy = this->policy();
@@ -174,42 +176,44 @@ Port::Fate Port::fate(Port& from, const Passing& frame) {
   if (policy.red_max == 0 || length <= min) return Fate::kPass;
   if (length < max && draw(random_) >= policy.red_probability * (length - min) / (max - min))
     return Fate::kPass;
-  if (frames::is_ecn_capable(frame.bytes)) return Fate::kMark;
+  if (frames::is_ecn_capable(passing.frame.bytes)) return Fate::kMark;
   add(out_discards_);
   return Fate::kLose;
 }
 
-Port::Sent Port::offer(Port& from, const Passing& frame) {
-  if (!link_.load(kRelaxed)) {
+Port::Sent Port::offer(Port& from, const Passing& passing) {
+  // Acquire: a port that was an adapter's may be an uplink's since its link is up.
+  if (!link_.load(std::memory_order_acquire)) {
     add(out_discards_);
     return Sent::kTaken;
   }
   const std::uint16_t access = vlan_.load(kRelaxed);
-  TagChange tag;
+  FrameChange change;
   if (access != 0) {
-    if (access != frame.vlan) return Sent::kTaken;
-    if (frame.tagged) tag.kind = TagChange::Kind::kStrip;
-  } else if (frame.vlan != 0 && !frame.tagged) {
-    tag = {TagChange::Kind::kInsert, frame.vlan};
+    if (access != passing.vlan) return Sent::kTaken;
+    if (passing.tagged) change.tag.kind = TagChange::Kind::kStrip;
+  } else if (passing.vlan != 0 && !passing.tagged) {
+    change.tag = {TagChange::Kind::kInsert, passing.vlan};
   }
-  const Fate fate = chance_.load(kRelaxed) ? this->fate(from, frame) : Fate::kPass;
+  const Fate fate = chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
   if (fate == Fate::kLose) return Sent::kTaken;
-  const bool mark = fate == Fate::kMark;
+  change.congestion = fate == Fate::kMark;
+  change.icrc = passing.frame.icrc == Icrc::kDeferred && kind_.load(kRelaxed) == Kind::kUplink;
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
-  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch))
-    return full(from, frame, fate);
-  if (mark) add(out_marked_);
+  if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
+    return full(from, passing, fate);
+  if (change.congestion) add(out_marked_);
   from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
   return Sent::kTaken;
 }
 
-std::span<const std::byte> Port::front(std::uint64_t now, std::uint64_t* due) {
-  const EgressQueue::Frame frame = queue_.front();
-  if (frame.bytes.empty()) return {};
+WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
+  const auto [frame, time] = queue_.front();
+  if (frame.empty()) return {};
   if (shaped_.load(kRelaxed)) [[unlikely]] {
     if (front_due_ == 0) {
       const PortPolicy policy = this->policy();
-      std::uint64_t sent = frame.time;
+      std::uint64_t sent = time;
       if (policy.rate != 0) {
         const auto bits = static_cast<double>(frame.bytes.size() * 8);
         sent = std::max(sent, wire_free_) +
@@ -223,13 +227,12 @@ std::span<const std::byte> Port::front(std::uint64_t now, std::uint64_t* due) {
       return {};
     }
   }
-  return frame.bytes;
+  return frame;
 }
 
 void Port::pop() {
-  const EgressQueue::Frame frame = queue_.front();
   count(out_frames_);
-  count(out_bytes_, frame.bytes.size());
+  count(out_bytes_, queue_.front().frame.bytes.size());
   count(taken_);
   front_due_ = 0;
   queue_.pop();
@@ -242,8 +245,8 @@ void Port::discard() {
   queue_.pop();
 }
 
-Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, EffectsBatch* batch) {
-  Passing passing{.bytes = frame, .batch = batch, .time = now};
+Port::Sent Port::send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch) {
+  Passing passing{.frame = frame, .batch = batch, .time = now};
   return switch_.send(*this, passing);
 }
 
@@ -446,8 +449,18 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
   }
 }
 
+void Switch::show(const Port& from, const Port::Passing& passing) const {
+  const auto [bytes, icrc] = passing.frame;
+  if (icrc == Icrc::kPresent) return tap_(from, bytes, passing.time);
+  std::array<std::byte, EgressQueue::kFrameMax> storage;
+  const auto copy = std::span(storage).first(bytes.size());
+  std::ranges::copy(bytes, copy.begin());
+  write_icrc(copy);
+  tap_(from, copy, passing.time);
+}
+
 Port::Sent Switch::send(Port& from, Port::Passing& passing) {
-  const std::span<const std::byte> frame = passing.bytes;
+  const std::span<const std::byte> frame = passing.frame.bytes;
   if (!from.link_.load(kRelaxed) || frame.size() < frames::kEthernet ||
       frame.size() + frames::kTag > EgressQueue::kFrameMax) {
     count(from.in_discards_);
@@ -482,7 +495,7 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   if (sent == Port::Sent::kBlocked) return sent;
   count(from.in_frames_);
   count(from.in_bytes_, frame.size());
-  if (tap_) tap_(from, frame, passing.time);
+  if (tap_) show(from, passing);
   return sent;
 }
 

@@ -103,14 +103,15 @@ class Port {
 
   // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the
   // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
-  // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place.
-  Sent send(std::span<const std::byte> frame, std::uint64_t now, EffectsBatch* batch = nullptr);
+  // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place. A
+  // deferred ICRC is completed if the frame leaves through an uplink.
+  Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr);
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
   // once for many frames, because it waits until other processors see them.
   void wake_receivers();
   // Returns the next frame that leaves through the port at time `now`, valid until pop(). Empty if
   // there is none; if a frame waits for its time, that is stored in `*due`.
-  [[nodiscard]] std::span<const std::byte> front(std::uint64_t now, std::uint64_t* due);
+  [[nodiscard]] WireFrame front(std::uint64_t now, std::uint64_t* due);
   void pop();
   // The same for a frame that the user could not use: it counts as discarded.
   void discard();
@@ -124,7 +125,7 @@ class Port {
 
   // A frame that passes through the switch.
   struct Passing {
-    std::span<const std::byte> bytes;
+    WireFrame frame;
     EffectsBatch* batch;
     std::uint64_t time;
     std::uint16_t vlan = 0;
@@ -134,9 +135,9 @@ class Port {
   enum class Fate : std::uint8_t { kPass, kMark, kLose };
   void begin(std::string name, PortUser& user, Kind kind);
   void end();
-  Sent offer(Port& from, const Passing& frame);
-  Fate fate(Port& from, const Passing& frame);
-  Sent full(Port& from, const Passing& frame, Fate fate);
+  Sent offer(Port& from, const Passing& passing);
+  Fate fate(Port& from, const Passing& passing);
+  Sent full(Port& from, const Passing& passing, Fate fate);
   bool stuck(std::uint64_t now);
 
   static constexpr std::size_t kWords = 4;
@@ -198,7 +199,7 @@ class Switch {
   static constexpr unsigned kMaxAddresses = 256;
   static constexpr unsigned kMaxUplinkAddresses = 16384;
 
-  // Called for each frame that enters the switch.
+  // Called for each frame that enters the switch, with its ICRC.
   using Tap =
       std::function<void(const Port& from, std::span<const std::byte> frame, std::uint64_t time)>;
 
@@ -262,6 +263,7 @@ class Switch {
   }
   Port::Sent send(Port& from, Port::Passing& passing);
   void flood(Port& from, Port::Passing& frame, bool group);
+  void show(const Port& from, const Port::Passing& passing) const;
 
   [[nodiscard]] Port& at(std::size_t number) const {
     return *ports_[number].load(std::memory_order_acquire);

@@ -8,6 +8,7 @@
 #include <syslog.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -173,7 +174,7 @@ bool Uplink::take_in() {
       frame_time_ = clock_ns();
     }
     has_room_.store(false, std::memory_order_seq_cst);
-    if (port_->send(frame_, frame_time_) == Port::Sent::kBlocked) return i != 0;
+    if (port_->send({frame_}, frame_time_) == Port::Sent::kBlocked) return i != 0;
     has_room_.store(true, std::memory_order_seq_cst);
     if (capture_) capture_->add(frame_time_, frame_);
     pop_incoming();
@@ -218,8 +219,9 @@ bool Uplink::send_out() {
 bool Uplink::send_front() {
   if (blocked_out_) return false;
   const std::uint64_t now = clock_ns();
-  const auto frame = port_->front(now, &due_);
+  const auto [frame, icrc] = port_->front(now, &due_);
   if (frame.empty()) return false;
+  assert(icrc == Icrc::kPresent);
   HostInterface::Sent sent = gone_ ? HostInterface::Sent::kRefused : HostInterface::Sent::kTaken;
   if (!gone_ && !faults_) sent = host_->send(frame);
   if (sent == HostInterface::Sent::kFull) {

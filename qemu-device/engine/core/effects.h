@@ -14,6 +14,13 @@
 
 namespace tern {
 
+// A frame on the wire. Empty: there is none.
+struct WireFrame {
+  std::span<const std::byte> bytes;
+  Icrc icrc = Icrc::kPresent;
+  [[nodiscard]] bool empty() const { return bytes.empty(); }
+};
+
 class Effects {
  public:
   struct Frame {

@@ -204,12 +204,12 @@ std::size_t Adapter::inbox() {
   return inbox_.size();
 }
 
-std::span<const std::byte> Adapter::next_frame() {
+WireFrame Adapter::next_frame() {
   const std::lock_guard lock(mutex_);
   if (inbox_.empty()) return {};
   frame_ = std::move(inbox_.front());
   inbox_.pop_front();
-  return frame_;
+  return {frame_};
 }
 
 bool Adapter::wait_for_frames() {

@@ -134,7 +134,7 @@ class Adapter final : public Host, public test::MachineDriver {
   void raise(unsigned vector) override;
   Sent send(const Frame& frame) override;
   void receive_again() override;
-  std::span<const std::byte> next_frame() override;
+  WireFrame next_frame() override;
   bool wait_for_frames() override;
   void worker_begins() override { ++workers; }
   void worker_ends() override { --workers; }

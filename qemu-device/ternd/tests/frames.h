@@ -10,6 +10,7 @@
 
 #include "control/device.h"
 #include "tern_hw.hpp"
+#include "tests/packet_samples.h"
 
 namespace tern::daemon {
 
@@ -43,6 +44,17 @@ class Engine {
   }
   void free(const EffectsBatch::Frame& frame) { device_->free_effects(frame.batch); }
   void end() { device_.reset(); }
+  // A RoCE frame with a deferred ICRC.
+  Bytes make_roce(std::size_t payload) {
+    Packet packet(host_);
+    packet.route = sample_route(false, TERN_VLAN_NONE);
+    fill_sample(packet, Transport::kRc, Op::kWriteOnly);
+    const Bytes data = frame_of(payload, 1);
+    packet.payload.append_plain(data);
+    Bytes frame(payload + kMaxFrameOverhead);
+    frame.resize(serialize(packet, 1, frame, Icrc::kDeferred));
+    return frame;
+  }
 
  private:
   struct NoMemory final : Host {

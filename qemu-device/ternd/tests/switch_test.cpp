@@ -11,6 +11,7 @@
 
 #include "frames.h"
 #include "switch.h"
+#include "wire/codec.h"
 
 namespace tern::daemon {
 namespace {
@@ -74,12 +75,12 @@ struct SwitchTest : testing::Test {
     return std::span(f).subspan<6, 6>();
   }
 
-  Port::Sent send(std::size_t from, const Bytes& f) { return port(from).send(f, now); }
+  Port::Sent send(std::size_t from, const Bytes& f) { return port(from).send({f}, now); }
   // Takes all frames that leave through a port.
   std::vector<Bytes> take(std::size_t i) {
     std::vector<Bytes> taken;
     for (auto f = port(i).front(now, nullptr); !f.empty(); f = port(i).front(now, nullptr)) {
-      taken.emplace_back(f.begin(), f.end());
+      taken.emplace_back(f.bytes.begin(), f.bytes.end());
       port(i).pop();
     }
     port(i).release();
@@ -128,10 +129,10 @@ TEST_F(SwitchTest, PortsShareALongFrame) {
   Engine engine;
   const Bytes bytes = frame(0xff, 1, 4000);
   const EffectsBatch::Frame broadcast = engine.make(bytes);
-  EXPECT_EQ(port(0).send(broadcast.bytes, now, broadcast.batch), Port::Sent::kTaken);
+  EXPECT_EQ(port(0).send({broadcast.bytes}, now, broadcast.batch), Port::Sent::kTaken);
   engine.free(broadcast);
   for (const std::size_t i : {1U, 2U}) {
-    EXPECT_EQ(port(i).front(now, nullptr).data(), broadcast.bytes.data());
+    EXPECT_EQ(port(i).front(now, nullptr).bytes.data(), broadcast.bytes.data());
     EXPECT_THAT(take(i), testing::ElementsAre(bytes));
   }
 }
@@ -560,6 +561,32 @@ TEST_F(SwitchTest, TheTapSeesEachFrameOnce) {
   EXPECT_EQ(seen, 1U);
 }
 
+// Guests need none; an uplink and the tap do.
+TEST_F(SwitchTest, ADeferredIcrcIsCompletedForThoseWhoNeedIt) {
+  add(2);
+  add(1, kQueue, Port::Kind::kUplink);
+  Engine engine;
+  unsigned seen = 0;
+  for (const std::size_t payload : {100U, 4000U}) {
+    const Bytes deferred = engine.make_roce(payload);
+    Bytes complete = deferred;
+    write_icrc(complete);
+    ASSERT_NE(deferred, complete);
+    fabric.set_tap([&](const Port&, std::span<const std::byte> f, std::uint64_t) {
+      EXPECT_TRUE(std::ranges::equal(f, complete));
+      ++seen;
+    });
+    const EffectsBatch::Frame frame = engine.make(deferred);
+    EXPECT_EQ(port(0).send({frame.bytes, Icrc::kDeferred}, now, frame.batch), Port::Sent::kTaken);
+    engine.free(frame);
+    EXPECT_EQ(port(1).front(now, nullptr).icrc, Icrc::kDeferred);
+    EXPECT_THAT(take(1), testing::ElementsAre(deferred));
+    EXPECT_EQ(port(2).front(now, nullptr).icrc, Icrc::kPresent);
+    EXPECT_THAT(take(2), testing::ElementsAre(complete));
+  }
+  EXPECT_EQ(seen, 2U);
+}
+
 TEST(SwitchLimits, TakesSoManyPorts) {
   Switch fabric;
   User user;
@@ -582,7 +609,7 @@ TEST(SwitchThreads, NothingIsLostUnderBackPressure) {
     Port& port = fabric.add("p" + std::to_string(i), stations[i], kQueue);
     port.set_link(true);
     const Bytes hello = SwitchTest::frame(0xff, i + 1);
-    port.send(hello, 1);
+    port.send({hello}, 1);
   }
   std::atomic<unsigned> done = 0;
   std::vector<std::thread> threads;
@@ -600,16 +627,16 @@ TEST(SwitchThreads, NothingIsLostUnderBackPressure) {
             const unsigned to = (i + 1 + sent % (kStations - 1)) % kStations;
             Bytes f = SwitchTest::frame(to + 1, i + 1, 100 + sent % 2000);
             std::memcpy(f.data() + 20, &sent, sizeof(sent));
-            if (port.send(f, sent + 2) == Port::Sent::kBlocked) break;
+            if (port.send({f}, sent + 2) == Port::Sent::kBlocked) break;
             ++sent;
           }
           if (sent == kFrames) stations[i].has_room = true;
         }
         for (auto f = port.front(0, nullptr); !f.empty(); f = port.front(0, nullptr)) {
-          if (f[0] != std::byte{0xff}) {
-            const unsigned from = std::to_integer<unsigned>(f[11]) - 1;
+          if (f.bytes[0] != std::byte{0xff}) {
+            const unsigned from = std::to_integer<unsigned>(f.bytes[11]) - 1;
             std::uint32_t number = 0;
-            std::memcpy(&number, f.data() + 20, sizeof(number));
+            std::memcpy(&number, f.bytes.data() + 20, sizeof(number));
             EXPECT_TRUE(next.at(from) <= number) << "out of order";
             next.at(from) = number + 1;
             ++received;

@@ -262,7 +262,7 @@ struct Sink final : PortUser {
     wait_until([&] {
       for (auto f = port.front(1, nullptr); !f.empty(); f = port.front(1, nullptr)) {
         // The hosts send frames of their own.
-        if (f[0] == std::byte{2}) frames.emplace_back(f.begin(), f.end());
+        if (f.bytes[0] == std::byte{2}) frames.emplace_back(f.bytes.begin(), f.bytes.end());
         port.pop();
       }
       return frames.size() >= n;
@@ -570,10 +570,10 @@ TEST_F(UplinkTest, AFrameThatIsTooLongIsCounted) {
   start();
   std::vector<std::byte> frame(1519, std::byte{0xff});
   frame[6] = std::byte{2};
-  sink.port.send(frame, 1);
+  sink.port.send({frame}, 1);
   EXPECT_TRUE(wait_until([&] { return one.port().counters().out_discards == 1; }));
   frame.resize(1514);
-  sink.port.send(frame, 2);
+  sink.port.send({frame}, 2);
   EXPECT_TRUE(wait_until([&] { return one.port().counters().out_frames == 1; }));
 }
 
