@@ -75,7 +75,7 @@ class EgressQueue {
  private:
   struct Header {
     std::uint32_t len;   // of the frame; kFiller: the rest of the ring is skipped
-    std::uint32_t size;  // of the record with this header, and flags
+    std::uint32_t size;  // bytes of the record, header included, plus flags
     std::uint64_t time;
   };
   // Follows the header of a record with kReference.

@@ -458,9 +458,9 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   const auto padding = cursor.rest().subspan(payload, pad_of(payload));
   std::ranges::fill(padding, std::byte{0});
   const std::size_t covered = behind_bth.size() - cursor.rest().size() + payload + padding.size();
-  const std::uint32_t crc = icrc == Icrc::kDeferred ? 0
-                                                    : icrc_of(from_ip.first(masked), route.ipv4,
-                                                              behind_bth.first(covered));
+  std::uint32_t crc = 0;
+  if (icrc == Icrc::kPresent)
+    crc = icrc_of(from_ip.first(masked), route.ipv4, behind_bth.first(covered));
   HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
 
   std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;
