@@ -58,10 +58,10 @@ def kvm_works(qemu, kernel):
         if os.path.exists(memo):
             return open(memo).read() == "yes"
         r = subprocess.run([
-            qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35,smm=off",
-            "-accel", "kvm", "-cpu", "host", "-nodefaults", "-no-user-config", "-display", "none",
-            "-no-reboot", "-m", "512", "-smp", "2", "-serial", "stdio", "-kernel", kernel,
-            "-append", "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"
+            *qemu, "-M", "q35,smm=off", "-accel", "kvm", "-cpu", "host", "-nodefaults",
+            "-no-user-config", "-display", "none", "-no-reboot", "-m", "512", "-smp", "2",
+            "-serial", "stdio", "-kernel", kernel, "-append",
+            "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"
         ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
         ok = b"Kernel panic - not syncing: VFS" in r.stdout and b"KVM internal error" not in r.stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -191,7 +191,7 @@ class Lab:
 
     def start(self):
         opt = self.opt
-        kvm = opt.kvm == "auto" and kvm_works(QEMU, f"{self.image}/vmlinuz")
+        kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
         if opt.front == "vfio-user":
             self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
             self.daemons = frontend.start_daemons(self)

@@ -10,6 +10,7 @@ import kernel
 from lanes import read_lanes
 
 LANES = list(read_lanes())
+FRONTS = ["auto", "qemu", "vfio-user"]
 
 
 def arguments():
@@ -21,8 +22,10 @@ def arguments():
     p.add_argument(
         "--adapters", metavar="N", type=int, default=1,
         help="number of tern adapters in each machine; those with the same number share a wire (1)")
-    p.add_argument("--front", choices=["qemu", "vfio-user"], default="qemu",
-                   help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU")
+    p.add_argument(
+        "--front", choices=FRONTS, default=os.environ.get("TERN_FRONT", FRONTS[0]), help=
+        "who has the adapters: our QEMU, or ternd with Debian testing's QEMU (auto: ternd if each of its "
+        "threads and each processor of a machine can have a processor)")
     p.add_argument(
         "--two-hosts", action="store_true",
         help="with --front vfio-user: odd machines on one host, even ones on another, "
@@ -118,6 +121,7 @@ def arguments():
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
+    choose_front(p, a)
     if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
         p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
@@ -146,6 +150,19 @@ def arguments():
     if unknown or (a.soft_roce and a.no_tern):
         p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
     return a
+
+
+def choose_front(p, a):
+    """Sets a.front. ternd is much faster between machines if its threads need not share processors
+    with theirs, and needs no QEMU of ours; otherwise our QEMU is faster
+    (Documentation/performance.rst). Some options need one of them."""
+    if a.front not in FRONTS:
+        p.error(f"TERN_FRONT is {a.front}, not {', '.join(FRONTS)}")
+    if a.front != "auto":
+        return
+    ours = a.no_tern or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
+    free = len(os.sched_getaffinity(0)) > a.vms * (a.smp + a.adapters)
+    a.front = "vfio-user" if a.two_hosts or free and not ours else "qemu"
 
 
 def split_prop(text):

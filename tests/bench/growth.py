@@ -83,7 +83,8 @@ def figures(out):
     yield "device", of_device()
     before = None
     with subprocess.Popen([
-            f"{LAB}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout",
+            f"{LAB}/run-vm", "--no-build", "--front", "qemu", "--vms", "1", "--mem", "2G",
+            "--timeout",
             str(LIMIT), "--share", share, "--run-dir",
             os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py",
             str(BATCHES)

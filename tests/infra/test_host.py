@@ -203,8 +203,9 @@ class Arguments(unittest.TestCase):
                                  "--", "true"
                              ], "--loop"), (["--adapters", "2", "--no-tern", "--",
                                              "true"], "--no-tern"),
-                           (["--adapters", "2", "--soft-roce", "vm2", "--",
-                             "true"], "--soft-roce"), (["--two-hosts", "--", "true"], "--front"),
+                           (["--adapters", "2", "--soft-roce", "vm2", "--", "true"],
+                            "--soft-roce"), (["--two-hosts", "--front", "qemu", "--",
+                                              "true"], "--front"),
                            (["--front", "vfio-user", "--soft-roce", "vm2", "--",
                              "true"], "--two-hosts"), (["--device-prop", "vm3:a=b", "--",
                                                         "true"], "machine"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The lab without machines: which devices they get, and what is collected when a command fails."""
+import contextlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TERN_TOP", os.path.dirname(TESTS))
@@ -33,6 +35,36 @@ def opt(**more):
         "cmd": ["true", "a b"]
     }
     return types.SimpleNamespace(**{**defaults, **more})
+
+
+class Front(unittest.TestCase):
+    def choice(self, processors, *args, front="auto"):
+        with unittest.mock.patch("os.sched_getaffinity", return_value=set(range(processors))), \
+                unittest.mock.patch.dict(os.environ, {"TERN_FRONT": front}), \
+                unittest.mock.patch("sys.argv", ["run-vm", *args, "--", "true"]):
+            return options.arguments().front
+
+    def test_ternd_with_a_processor_for_each_thread_and_one_more(self):
+        self.assertEqual("vfio-user", self.choice(7))
+        self.assertEqual("qemu", self.choice(6))
+        self.assertEqual("vfio-user", self.choice(4, "--vms", "1"))
+        self.assertEqual("qemu", self.choice(7, "--adapters", "2"))
+
+    def test_what_needs_our_qemu(self):
+        for args in (["--no-tern"], ["--mutate"], ["--net-wire"], ["--soft-roce", "vm2"],
+                     ["--qemu-arg=-s"], ["--loop", "--vms", "1", "--adapters", "2"]):
+            self.assertEqual("qemu", self.choice(64, *args), args)
+
+    def test_two_hosts_need_ternd(self):
+        self.assertEqual("vfio-user", self.choice(1, "--two-hosts", "--soft-roce", "vm2"))
+
+    def test_a_choice_of_the_user(self):
+        self.assertEqual("qemu", self.choice(64, "--front", "qemu"))
+        self.assertEqual("qemu", self.choice(64, front="qemu"))
+        self.assertEqual("vfio-user", self.choice(1, "--front", "vfio-user", front="qemu"))
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as err:
+            self.choice(1, front="vhost-user")
+        self.assertIn("vhost-user", err.getvalue())
 
 
 class Adapters(unittest.TestCase):
