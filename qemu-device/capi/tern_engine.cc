@@ -69,11 +69,11 @@ void tern_engine_doorbell(TernEngine* e, std::uint64_t offset, std::uint32_t val
 }
 
 void tern_engine_receive(TernEngine* e, const void* frame, std::size_t len) {
-  e->device.receive({static_cast<const std::byte*>(frame), len});
+  e->device.receive(std::span(static_cast<const std::byte*>(frame), len));
 }
 
 std::uint64_t tern_engine_receive_more(TernEngine* e, const void* frame, std::size_t len) {
-  return e->device.receive_more({static_cast<const std::byte*>(frame), len});
+  return e->device.receive_more(std::span(static_cast<const std::byte*>(frame), len));
 }
 
 void tern_engine_end_burst(TernEngine* e) { e->device.end_burst(); }

@@ -46,7 +46,7 @@ class CallbackHost final : public Host {
     std::uint32_t len = 0;
     const void* const frame = ops_.next_frame(opaque_, &len);
     if (frame == nullptr) return {};
-    return {{static_cast<const std::byte*>(frame), len}};
+    return std::span(static_cast<const std::byte*>(frame), len);
   }
   bool wait_for_frames() override { return ops_.wait_for_frames(opaque_); }
   void worker_begins() override { ops_.worker_begins(opaque_); }

@@ -299,7 +299,7 @@ void Runner::take_frames() {
       continue;
     }
     const bool taken = awake_ && present_;
-    bytes += taken ? engine_.receive_more(frame.bytes, frame.icrc) : frame.bytes.size();
+    bytes += taken ? engine_.receive_more(frame) : frame.bytes.size();
   }
   engine_.end_burst();
   if (!waits) {

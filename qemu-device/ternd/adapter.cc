@@ -112,7 +112,7 @@ Adapter::~Adapter() {
 void Adapter::make_engine() {
   Config c = config_.engine;
   c.dm = std::span(dm_.data(), c.dm_size);
-  c.defer_icrc = true;
+  c.unfinished_frames = true;
   c.doorbell_cost = c.dm_size == 0 ? kPostedDoorbellCost : kDoorbellCost;
   engine_ = std::make_unique<Device>(engine_host_, c);
   const std::string why = set_faults(config_.faults);
@@ -470,7 +470,7 @@ void Adapter::capture(const Frame& frame) {
 }
 
 runner::Host::Sent Adapter::send(const Frame& frame) {
-  if (port_.send({frame.bytes, frame.icrc}, frame.time, frame.batch) == Port::Sent::kTaken)
+  if (port_.send(frame.wire(), frame.time, frame.batch) == Port::Sent::kTaken)
     return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;

@@ -179,7 +179,7 @@ EgressQueue::Waiting EgressQueue::front() {
   const std::byte* const data =
       in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header);
   const Icrc icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
-  return {{{data, header.len}, icrc}, header.time};
+  return {{std::span(data, header.len), icrc}, header.time};
 }
 
 void EgressQueue::pop() {

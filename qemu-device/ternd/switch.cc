@@ -198,7 +198,7 @@ Port::Sent Port::offer(Port& from, const Passing& passing) {
   const Fate fate = chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
   if (fate == Fate::kLose) return Sent::kTaken;
   change.congestion = fate == Fate::kMark;
-  change.icrc = passing.frame.icrc == Icrc::kDeferred && kind_.load(kRelaxed) == Kind::kUplink;
+  change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
   if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
     return full(from, passing, fate);
@@ -450,8 +450,8 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
 }
 
 void Switch::show(const Port& from, const Port::Passing& passing) const {
-  const auto [bytes, icrc] = passing.frame;
-  if (icrc == Icrc::kPresent) return tap_(from, bytes, passing.time);
+  const std::span<const std::byte> bytes = passing.frame.bytes;
+  if (passing.frame.finished()) return tap_(from, bytes, passing.time);
   std::array<std::byte, EgressQueue::kFrameMax> storage;
   const auto copy = std::span(storage).first(bytes.size());
   std::ranges::copy(bytes, copy.begin());

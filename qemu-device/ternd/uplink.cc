@@ -174,7 +174,7 @@ bool Uplink::take_in() {
       frame_time_ = clock_ns();
     }
     has_room_.store(false, std::memory_order_seq_cst);
-    if (port_->send({frame_}, frame_time_) == Port::Sent::kBlocked) return i != 0;
+    if (port_->send(frame_, frame_time_) == Port::Sent::kBlocked) return i != 0;
     has_room_.store(true, std::memory_order_seq_cst);
     if (capture_) capture_->add(frame_time_, frame_);
     pop_incoming();
@@ -219,9 +219,10 @@ bool Uplink::send_out() {
 bool Uplink::send_front() {
   if (blocked_out_) return false;
   const std::uint64_t now = clock_ns();
-  const auto [frame, icrc] = port_->front(now, &due_);
-  if (frame.empty()) return false;
-  assert(icrc == Icrc::kPresent);
+  const WireFrame first = port_->front(now, &due_);
+  if (first.empty()) return false;
+  assert(first.finished());
+  const std::span<const std::byte> frame = first.bytes;
   HostInterface::Sent sent = gone_ ? HostInterface::Sent::kRefused : HostInterface::Sent::kTaken;
   if (!gone_ && !faults_) sent = host_->send(frame);
   if (sent == HostInterface::Sent::kFull) {

@@ -38,17 +38,17 @@ class Device {
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
   // receive() handles a single frame, receive_more() one of a burst, which end_burst() ends.
-  void receive(std::span<const std::byte> frame, Icrc icrc = Icrc::kPresent) {
-    (void)receive_more(frame, icrc);
+  void receive(const WireFrame& frame) {
+    (void)receive_more(frame);
     end_burst();
   }
   // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
   // is larger.
-  std::uint64_t receive_more(std::span<const std::byte> frame, Icrc icrc = Icrc::kPresent) {
+  std::uint64_t receive_more(const WireFrame& frame) {
     const std::uint64_t before = datapath.received;
     datapath.time_passes();
-    port.receive(frame, icrc);
-    return std::max<std::uint64_t>(frame.size(), datapath.received - before);
+    port.receive(frame);
+    return std::max<std::uint64_t>(frame.bytes.size(), datapath.received - before);
   }
   void end_burst() {
     port.ethernet.end_burst();

@@ -32,9 +32,7 @@ struct Config {
   CongestionParams congestion;  // after a reset
   Nanos doorbell_cost = 1'000;  // what a doorbell costs software
   bool capture = false;
-  // Frames may be sent without their ICRC. The host passes Frame::icrc on with each frame, and
-  // whoever reads such a frame completes it.
-  bool defer_icrc = false;
+  bool unfinished_frames = false;  // the host passes WireFrame on as it is, or finishes frames
 };
 
 }  // namespace tern

@@ -10,16 +10,10 @@
 #include <vector>
 
 #include "core/types.h"
+#include "core/wire_frame.h"
 #include "tern_hw.hpp"
 
 namespace tern {
-
-// A frame on the wire. Empty: there is none.
-struct WireFrame {
-  std::span<const std::byte> bytes;
-  Icrc icrc = Icrc::kPresent;
-  [[nodiscard]] bool empty() const { return bytes.empty(); }
-};
 
 class Effects {
  public:

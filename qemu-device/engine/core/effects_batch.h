@@ -29,6 +29,7 @@ class EffectsBatch {
     // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
     Nanos time;
     Icrc icrc = Icrc::kPresent;
+    [[nodiscard]] WireFrame wire() const { return {bytes, icrc}; }
   };
 
   explicit EffectsBatch(std::atomic<std::uint32_t>& held_batches) : held_batches_(held_batches) {}

@@ -67,7 +67,4 @@ constexpr bool in_range(std::uint64_t start, std::uint64_t len) {
 using Nanos = std::uint64_t;
 inline constexpr Nanos kNever = UINT64_MAX;
 
-// Whether a frame has its ICRC, or leaves it to its reader and has 0 in the field.
-enum class Icrc : std::uint8_t { kPresent, kDeferred };
-
 }  // namespace tern

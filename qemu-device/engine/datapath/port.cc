@@ -14,7 +14,7 @@ Port::Port(DataPath& datapath, const Table<Qp>& qps)
     : datapath_(datapath),
       qps_(qps),
       capture_(datapath.device.config.capture),
-      defer_icrc_(datapath.device.config.defer_icrc),
+      unfinished_(datapath.device.config.unfinished_frames),
       addresses(datapath.device.config.mac, datapath.device.config.max_mtu,
                 datapath.device.config.link_speed),
       ethernet(datapath, addresses) {
@@ -25,20 +25,20 @@ Port::~Port() = default;
 
 // ---- receiving ----
 
-// Returns a copy of a frame whose ICRC was deferred, with the ICRC. Valid until the next call.
-std::span<const std::byte> Port::complete(std::span<const std::byte> frame) {
-  completed_.assign(frame.begin(), frame.end());
-  write_icrc(completed_);
-  return completed_;
+// Returns a copy of a frame without ICRC, with it. Valid until the next call.
+std::span<const std::byte> Port::finish(std::span<const std::byte> frame) {
+  finished_.assign(frame.begin(), frame.end());
+  write_icrc(finished_);
+  return finished_;
 }
 
-void Port::receive(std::span<const std::byte> frame, Icrc icrc) {
-  if (icrc == Icrc::kDeferred && (faults_ != nullptr || capture_)) [[unlikely]]
-    return receive(complete(frame), Icrc::kPresent);
+void Port::receive(const WireFrame& frame) {
+  if (!frame.finished() && (faults_ != nullptr || capture_)) [[unlikely]]
+    return receive(finish(frame.bytes));
   if (faults_ != nullptr && datapath_.device.status.enabled() && addresses.active()) [[unlikely]] {
-    return faults_->receive(frame);
+    return faults_->receive(frame.bytes);
   }
-  accept(frame, false, icrc);
+  accept(frame, false);
 }
 
 Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const {
@@ -52,7 +52,8 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLay
   return group ? Claim::kGroup : Claim::kEthernet;
 }
 
-void Port::accept(std::span<const std::byte> frame, bool inside, Icrc icrc) {
+void Port::accept(const WireFrame& from, bool inside) {
+  const std::span<const std::byte> frame = from.bytes;
   // A looped back frame was captured when it was sent.
   if (capture_ && !inside) datapath_.effects->show(frame, true, datapath_.host.now());
   if (!datapath_.device.status.enabled() || !addresses.active()) return;
@@ -60,8 +61,8 @@ void Port::accept(std::span<const std::byte> frame, bool inside, Icrc icrc) {
   Route& route = packet.route;
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
-  if (icrc == Icrc::kDeferred && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
-    return accept(complete(frame), inside);
+  if (!from.finished() && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
+    return accept(finish(frame), inside);
   if (whose == Claim::kEthernet) {
     if (!inside) ethernet.receive(frame);
     return;
@@ -69,7 +70,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside, Icrc icrc) {
   route.local = inside;
   // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
-  switch (parse_packet(frame, at, packet, icrc == Icrc::kDeferred ? IcrcMode::kOff : icrc_mode)) {
+  switch (parse_packet(frame, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff)) {
     case ParseResult::kOkBadIcrc:
       datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
@@ -140,7 +141,7 @@ std::uint32_t Port::emit(Packet& packet) {
     if (packet.route.local) return 1;
   } else if (!packet.route.local || capture_) {
     const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
-    const Icrc icrc = defer_icrc_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;
+    const Icrc icrc = unfinished_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;
     const std::size_t len = serialize(packet, ip_id_++, room, icrc);
     datapath.effects->commit_frame(len, !packet.route.local,
                                    capture_ ? datapath.host.now() : datapath.now(), icrc);

@@ -31,7 +31,7 @@ class Port {
   const Table<Qp>& qps_;
   PortFaults* faults_ = nullptr;  // null if there are no rules
   bool capture_;                  // also collects looped back and received frames
-  const bool defer_icrc_;
+  const bool unfinished_;         // Config::unfinished_frames
   std::uint16_t ip_id_ = 0;
 
  public:
@@ -41,10 +41,10 @@ class Port {
   Port& operator=(const Port&) = delete;
 
   // Handles a frame from the wire.
-  void receive(std::span<const std::byte> frame, Icrc icrc);
+  void receive(const WireFrame& frame);
   // Handles a frame that the fault rules let through. `inside`: it was looped back, otherwise it
   // came from the wire.
-  void accept(std::span<const std::byte> frame, bool inside, Icrc icrc = Icrc::kPresent);
+  void accept(const WireFrame& frame, bool inside);
   // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
   // this port. Fills `route` and, of a RoCE frame, `at`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
@@ -83,7 +83,7 @@ class Port {
 
  private:
   void allow_trains();
-  [[nodiscard]] std::span<const std::byte> complete(std::span<const std::byte> frame);
+  [[nodiscard]] std::span<const std::byte> finish(std::span<const std::byte> frame);
   // The event log: datapath/port_log.cc.
   void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
   void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;
@@ -92,7 +92,7 @@ class Port {
 
   // Created with the first rules. Stays after the last ones, to pass on the frames held back.
   std::unique_ptr<PortFaults> injector_;
-  std::vector<std::byte> completed_;  // complete()
+  std::vector<std::byte> finished_;  // finish()
 };
 
 }  // namespace tern

@@ -201,9 +201,9 @@ void Play::inject(std::vector<std::byte>& frame, std::uint8_t damage) {
   std::ranges::copy(frame, exact.get());
   // The burst that some frames begin ends with the next frame, or when the device runs.
   if ((damage & 3) == 3) {
-    w_.device->receive_more({exact.get(), frame.size()});
+    w_.device->receive_more(std::span(exact.get(), frame.size()));
   } else {
-    w_.device->receive({exact.get(), frame.size()});
+    w_.device->receive(std::span(exact.get(), frame.size()));
   }
   w_.collect();
   w_.check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Config::defer_icrc: the ICRC is computed only for those who read it. The storm compares whole
+// Config::unfinished_frames: the ICRC is computed only for those who read it. The storm compares whole
 // traces with and without.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class DeferredIcrcTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kBytes = 1000;
   Sim sim;
-  TestNode a{sim, {.defer_icrc = true}};
+  TestNode a{sim, {.unfinished_frames = true}};
   TestNode b{sim};
   TestMr& src = a.reg(4096);
   TestMr& dst = b.reg(4096);
@@ -76,7 +76,7 @@ TEST_F(DeferredIcrcTest, TheReceiverNeedsNone) {
   b.device.receive(frame.bytes);
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_FALSE(arrived());
-  b.device.receive(frame.bytes, Icrc::kDeferred);
+  b.device.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_TRUE(arrived());
 }
@@ -97,7 +97,7 @@ TEST_F(DeferredIcrcTest, ACaptureOfTheSenderSeesIt) {
 TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesIt) {
   const Made frame = written();
   b.device.port.set_capture(true);
-  b.device.receive(frame.bytes, Icrc::kDeferred);
+  b.device.receive({frame.bytes, Icrc::kDeferred});
   const Effects& effects = *b.device.datapath.effects;
   ASSERT_FALSE(effects.frames().empty());
   EXPECT_TRUE(effects.frames().front().received);
@@ -108,10 +108,10 @@ TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesIt) {
 TEST_F(DeferredIcrcTest, FaultRulesSeeIt) {
   set(b, "corrupt=icrc rx opcode=write-only nth=1");
   const Made frame = written();
-  b.device.receive(frame.bytes, Icrc::kDeferred);
+  b.device.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_FALSE(arrived());
-  b.device.receive(frame.bytes, Icrc::kDeferred);
+  b.device.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_TRUE(arrived());
   set(a, "drop tx opcode=write-only nth=100");
   const Made passed = written();
@@ -130,7 +130,7 @@ TEST_F(DeferredIcrcTest, ASnifferSeesIt) {
   cmd.port = 1;
   std::uint32_t id = 0;
   ASSERT_EQ(b.try_make(TERN_CMD_CREATE_FLOW, cmd, id), TERN_ST_OK);
-  b.device.receive(written().bytes, Icrc::kDeferred);
+  b.device.receive({written().bytes, Icrc::kDeferred});
   EXPECT_EQ(parse(received(queue)), ParseResult::kOk);
   EXPECT_TRUE(arrived());
 }
@@ -146,7 +146,7 @@ TEST_F(DeferredIcrcTest, APromiscuousInterfaceSeesIt) {
   const auto at = find_parts(frame.bytes);
   ASSERT_TRUE(at);
   frame.bytes[at->bth - 9] ^= std::byte{1};  // the last byte of the IP address
-  b.device.receive(frame.bytes, Icrc::kDeferred);
+  b.device.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_EQ(parse(received(queue)), ParseResult::kOk);
   EXPECT_FALSE(arrived());
 }

@@ -29,7 +29,7 @@ Mac mac_of(const Gid& group) {
 class Mcast : public ::testing::Test {
  protected:
   Sim sim;
-  TestNode a{sim, {.defer_icrc = true}};
+  TestNode a{sim, {.unfinished_frames = true}};
   TestNode b{sim};
   TestMr& src = a.reg(4096);
 

@@ -22,7 +22,7 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
            .congestion = options.congestion,
            .doorbell_cost = options.doorbell_cost,
            .capture = options.capture || captured,
-           .defer_icrc = options.defer_icrc};
+           .unfinished_frames = options.unfinished_frames};
   return c;
 }
 

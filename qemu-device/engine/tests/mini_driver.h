@@ -38,7 +38,7 @@ struct NodeOptions {
   unsigned page_shift = 12;
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;
-  bool defer_icrc = false;
+  bool unfinished_frames = false;
   Nanos doorbell_cost = Config{}.doorbell_cost;
   std::uint32_t link_speed = Config{}.link_speed;
   CongestionParams congestion{};

@@ -74,7 +74,7 @@ void SimNode::collect() {
     }
     if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
-      sim.send(*this, bytes, f.icrc);
+      sim.send(*this, {bytes, f.icrc});
     }
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
@@ -119,10 +119,11 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
   if (tracing) trace_.push_back({now_, kind, node, value});
 }
 
-void Sim::send(SimNode& from, std::span<const std::byte> made, Icrc icrc) {
+void Sim::send(SimNode& from, const WireFrame& made) {
   ++stats.sent;
-  auto bytes = std::make_shared<std::vector<std::byte>>(made.begin(), made.end());
-  if (icrc == Icrc::kDeferred) write_icrc(*bytes);
+  auto bytes = std::make_shared<std::vector<std::byte>>(made.bytes.begin(), made.bytes.end());
+  Icrc icrc = made.icrc;
+  if (!made.finished()) write_icrc(*bytes);
   const std::span<const std::byte> frame = *bytes;
   if (tracing) record(TraceEntry::Kind::kSent, from.index_, hash_bytes(frame));
   const auto on_wire =
@@ -199,7 +200,7 @@ void Sim::deliver(const InFlight& f) {
     if (tap) tap(*n, *f.bytes, false);
     if (f.icrc == Icrc::kDeferred) {
       ++stats.deferred;
-      n->device.receive(without_icrc(*f.bytes), f.icrc);
+      n->device.receive({without_icrc(*f.bytes), f.icrc});
     } else {
       n->device.receive(*f.bytes);
     }

@@ -158,7 +158,7 @@ class Sim {
 
   unsigned attach(SimNode* node);
   void detach(SimNode* node);
-  void send(SimNode& from, std::span<const std::byte> frame, Icrc icrc);
+  void send(SimNode& from, const WireFrame& made);
   void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc);
   void deliver(const InFlight& f);
   bool enter_queue(const InFlight& f, unsigned to);

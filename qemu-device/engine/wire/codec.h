@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "core/wire_frame.h"
 #include "frames/ecn.h"
 #include "frames/layout.h"
 #include "wire/packet.h"

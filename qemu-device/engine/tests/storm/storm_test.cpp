@@ -105,7 +105,7 @@ TEST(StormSelf, ADeferredIcrcChangesNothing) {
   for (const std::uint64_t seed : {5, 6, 8}) {
     const StormOptions options{.seed = seed, .packets = 20'000, .trace = true};
     StormOptions deferred = options;
-    deferred.defer_icrc = true;
+    deferred.unfinished_frames = true;
     const StormResult without = run_storm(deferred);
     EXPECT_EQ(run_storm(options).trace, without.trace) << seed;
     EXPECT_GT(without.wire.deferred, 1000U);

@@ -60,7 +60,7 @@ struct StormOptions {
   std::uint64_t packets = 100'000;  // to send before winding up
   Plant plant = Plant::kNone;
   bool trace = false;  // compute StormResult::trace
-  bool defer_icrc = false;
+  bool unfinished_frames = false;
 };
 
 struct StormResult {

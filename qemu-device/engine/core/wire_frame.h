@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Frames between a device and its host.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tern {
+
+// Whether a frame has its ICRC, or leaves it to its reader and has 0 in the field.
+enum class Icrc : std::uint8_t { kPresent, kDeferred };
+
+// With Config::unfinished_frames a device sends RoCE frames without ICRC: its host, or the device
+// that receives them, has to finish them where somebody reads them.
+struct WireFrame {
+  WireFrame() = default;
+  template <std::convertible_to<std::span<const std::byte>> Bytes>
+  WireFrame(const Bytes& frame, Icrc with = Icrc::kPresent) : bytes(frame), icrc(with) {}
+
+  std::span<const std::byte> bytes;  // from the Ethernet header on, without FCS; empty: no frame
+  Icrc icrc = Icrc::kPresent;
+  [[nodiscard]] bool empty() const { return bytes.empty(); }
+  [[nodiscard]] bool finished() const { return icrc == Icrc::kPresent; }
+};
+
+}  // namespace tern
