@@ -470,8 +470,7 @@ void Adapter::capture(const Frame& frame) {
 }
 
 runner::Host::Sent Adapter::send(const Frame& frame) {
-  if (port_.send(frame.wire(), frame.time, frame.batch) == Port::Sent::kTaken)
-    return Sent::kTaken;
+  if (port_.send(frame.wire(), frame.time, frame.batch) == Port::Sent::kTaken) return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;
   return Sent::kBlocked;

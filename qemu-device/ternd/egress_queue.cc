@@ -103,10 +103,53 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame,
 
 }  // namespace
 
+// Whether a frame of `len` bytes fits below the limit.
+bool EgressQueue::fits(std::size_t len, std::size_t limit) {
+  const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
+  const std::uint64_t in = in_.load(std::memory_order_relaxed);
+  if (in - out_seen_ >= kReadEvery || bytes - bytes_out_seen_ + counted(len) > limit)
+    read_consumer();
+  return bytes - bytes_out_seen_ + counted(len) <= limit;
+}
+
+// Makes the record of `size` bytes before `in` visible, whose frame has `len` bytes.
+void EgressQueue::publish_record(std::uint64_t in, std::size_t len, std::size_t size) {
+  bytes_in_.store(bytes_in_.load(std::memory_order_relaxed) + counted(len),
+                  std::memory_order_relaxed);
+  in_.store(in + size, std::memory_order_release);
+}
+
+// Puts a record that refers to the frame. Returns false if there is no space, or the batch cannot
+// be held.
+bool EgressQueue::put_reference(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
+                                std::size_t limit, EffectsBatch& batch, std::uint32_t icrc) {
+  constexpr std::size_t kSize = sizeof(Header) + sizeof(Reference);
+  std::uint64_t in = in_.load(std::memory_order_relaxed);
+  std::byte* const record = room(in, kSize, limit);
+  if (record == nullptr || !batch.hold()) return false;
+  const Header header{static_cast<std::uint32_t>(frame.bytes.size()),
+                      static_cast<std::uint32_t>(kSize) | kReference | icrc, time};
+  const Reference reference{frame.bytes.data(), &batch, static_cast<std::uint32_t>(bytes),
+                            frame.train};
+  std::memcpy(record, &header, sizeof(header));
+  std::memcpy(record + sizeof(header), &reference, sizeof(reference));
+  publish_record(in, frame.bytes.size(), kSize);
+  return true;
+}
+
+bool EgressQueue::put_train(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
+                            std::size_t limit, EffectsBatch& batch) {
+  assert(batch.can_hold());
+  const std::lock_guard lock(producers_);
+  limit = std::min(limit, size_);
+  return fits(frame.bytes.size(), limit) &&
+         put_reference(frame, bytes, time, limit, batch, kDeferredIcrc);
+}
+
 bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::uint64_t time,
                       std::size_t limit, EffectsBatch* batch) {
   std::size_t len = frame.bytes.size();
-  assert(len >= frames::kEthernet && len + kTag <= kFrameMax);
+  assert(len >= frames::kEthernet && len + kTag <= kFrameMax && frame.train == 1);
   if (change.tag.kind == TagChange::Kind::kInsert) len += kTag;
   if (change.tag.kind == TagChange::Kind::kStrip) len -= kTag;
   const bool in_place = batch != nullptr && len >= kLong && !change.any();
@@ -115,31 +158,17 @@ bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::ui
 
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
-  const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
+  if (!fits(len, limit)) return false;
+  if (in_place && put_reference(frame, len, time, limit, *batch, icrc)) return true;
+  const std::size_t size = counted(len);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
-  if (in - out_seen_ >= kReadEvery || bytes - bytes_out_seen_ + counted(len) > limit)
-    read_consumer();
-  if (bytes - bytes_out_seen_ + counted(len) > limit) return false;
-  std::size_t size = sizeof(Header) + sizeof(Reference);
-  std::byte* record = in_place ? room(in, size, limit) : nullptr;
-  if (record != nullptr && batch->hold()) {
-    const Header header{static_cast<std::uint32_t>(len),
-                        static_cast<std::uint32_t>(size) | kReference | icrc, time};
-    const Reference reference{frame.bytes.data(), batch};
-    std::memcpy(record, &header, sizeof(header));
-    std::memcpy(record + sizeof(header), &reference, sizeof(reference));
-  } else {
-    size = counted(len);
-    in = in_.load(std::memory_order_relaxed);
-    record = room(in, size, limit);
-    if (record == nullptr) return false;
-    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | icrc,
-                        time};
-    std::memcpy(record, &header, sizeof(header));
-    copy_frame({record + sizeof(header), len}, frame.bytes, change);
-  }
-  bytes_in_.store(bytes + counted(len), std::memory_order_relaxed);
-  in_.store(in + size, std::memory_order_release);
+  std::byte* const record = room(in, size, limit);
+  if (record == nullptr) return false;
+  const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | icrc,
+                      time};
+  std::memcpy(record, &header, sizeof(header));
+  copy_frame({record + sizeof(header), len}, frame.bytes, change);
+  publish_record(in, len, size);
   return true;
 }
 
@@ -155,7 +184,8 @@ void EgressQueue::prefetch(std::uint64_t position) const {
   const Header header = header_at(position);
   if ((header.size & kReference) == 0 || header.len == kFiller) return;
   const std::byte* const data = reference_at(position).data;
-  for (std::size_t i = 0; i < header.len; i += kLine) __builtin_prefetch(data + i, 0, 2);
+  const std::size_t first = std::min<std::size_t>(header.len, kFrameMax);
+  for (std::size_t i = 0; i < first; i += kLine) __builtin_prefetch(data + i, 0, 2);
 }
 
 EgressQueue::Waiting EgressQueue::front() {
@@ -174,12 +204,14 @@ EgressQueue::Waiting EgressQueue::front() {
     out_.store(out, std::memory_order_release);
     header = header_at(out);
   }
-  const bool in_place = (header.size & kReference) != 0;
   prefetch(out + (header.size & ~kFlags));
-  const std::byte* const data =
-      in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header);
   const Icrc icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
-  return {{std::span(data, header.len), icrc}, header.time};
+  if ((header.size & kReference) != 0) {
+    const Reference at = reference_at(out);
+    return {{std::span(at.data, header.len), icrc, at.train}, header.time, at.bytes};
+  }
+  const std::byte* const data = ring_.get() + this->at(out) + sizeof(header);
+  return {{std::span(data, header.len), icrc}, header.time, header.len};
 }
 
 void EgressQueue::pop() {

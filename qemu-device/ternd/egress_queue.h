@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames that wait to leave the switch through one port. Any thread may put, one thread takes.
 //
-// A ring of records. A short frame is copied into its record and read in place. A long frame stays
-// where the sender's engine made it, and the record refers to it: copying it would cost the switch
-// as much as the receiver. Producers take turns by a lock; the consumer takes none.
+// A ring of records. A short frame is copied into its record and read in place. A long frame, or a
+// train, stays where the sender's engine made it, and the record refers to it: copying it would
+// cost the switch as much as the receiver. Producers take turns by a lock; the consumer takes none.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,8 @@ struct FrameChange {
 class EgressQueue {
  public:
   static constexpr std::size_t kFrameMax = 10240;
+  // Shorter frames are copied. Many of them could hold as much memory as many batches.
+  static constexpr std::size_t kLong = 1024;
 
   // `bytes` of frames and headers, at least 4 * kFrameMax.
   explicit EgressQueue(std::size_t bytes);
@@ -47,13 +49,17 @@ class EgressQueue {
 
   struct Waiting {
     WireFrame frame;
-    std::uint64_t time;  // when it was put
+    std::uint64_t time = 0;  // when it was put
+    std::size_t bytes = 0;   // on a wire: of a train, those of its packets' frames
   };
 
   // Any thread. Returns false if `limit` bytes wait already, or there is no space. `batch`: the
   // frame's batch, null if the frame must be copied.
   bool put(const WireFrame& frame, const FrameChange& change, std::uint64_t time, std::size_t limit,
            EffectsBatch* batch = nullptr);
+  // The same for a train of `bytes` on a wire, whose batch can be held.
+  bool put_train(const WireFrame& frame, std::size_t bytes, std::uint64_t time, std::size_t limit,
+                 EffectsBatch& batch);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
   [[nodiscard]] std::size_t length() const {
     const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
@@ -79,9 +85,11 @@ class EgressQueue {
     std::uint64_t time;
   };
   // Follows the header of a record with kReference.
-  struct Reference {
+  struct alignas(std::max_align_t) Reference {
     const std::byte* data;
     EffectsBatch* batch;
+    std::uint32_t bytes;  // Waiting::bytes
+    std::uint32_t train;
   };
   static constexpr std::uint32_t kFiller = UINT32_MAX;
   // Flags. Sizes are multiples of kAlign.
@@ -89,8 +97,6 @@ class EgressQueue {
   static constexpr std::uint32_t kDeferredIcrc = 2;
   static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc;
   static constexpr std::size_t kAlign = alignof(std::max_align_t);
-  // Shorter frames are copied. Many of them could hold as much memory as many batches.
-  static constexpr std::size_t kLong = 1024;
 
   struct Unmap {
     std::size_t bytes;
@@ -107,6 +113,10 @@ class EgressQueue {
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
   void read_consumer();
+  [[nodiscard]] bool fits(std::size_t len, std::size_t limit);
+  bool put_reference(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
+                     std::size_t limit, EffectsBatch& batch, std::uint32_t icrc);
+  void publish_record(std::uint64_t in, std::size_t len, std::size_t size);
   void prefetch(std::uint64_t position) const;
   [[nodiscard]] std::byte* room(std::uint64_t& in, std::size_t size, std::size_t limit);
   void release_batch();

@@ -15,6 +15,7 @@
 #include "frames/ethernet.h"
 #include "frames/layout.h"
 #include "wire/codec.h"
+#include "wire/train.h"
 
 namespace tern::daemon {
 
@@ -79,7 +80,7 @@ void Port::begin(std::string name, PortUser& user, Kind kind) {
     counter->store(0, kRelaxed);
   }
   wire_free_ = front_due_ = 0;
-  blocked_frame_ = nullptr;
+  blocked_frame_ = divided_.frame = nullptr;
   receivers_ = {};
   kind_.store(kind, kRelaxed);
   set_policy({});
@@ -134,16 +135,16 @@ bool Port::stuck(std::uint64_t now) {
   return now > since && now - since > Switch::kWatchdog;
 }
 
-Port::Sent Port::full(Port& from, const Passing& passing, Fate fate) {
+Port::Outcome Port::full(Port& from, const Passing& passing, Fate fate) {
   if (!passing.may_block || drop_.load(kRelaxed)) {
-    add(out_discards_);
-    return Sent::kTaken;
+    add(out_discards_, passing.frame.train);
+    return Outcome::kTaken;
   }
   const std::uint64_t now = switch_.clock_();
   if (stuck(now)) {
     if (now - full_since_.load(kRelaxed) < 2 * Switch::kWatchdog) add(watchdog_);
-    add(out_discards_);
-    return Sent::kTaken;
+    add(out_discards_, passing.frame.train);
+    return Outcome::kTaken;
   }
   waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64,
                                        std::memory_order_seq_cst);
@@ -155,7 +156,7 @@ Port::Sent Port::full(Port& from, const Passing& passing, Fate fate) {
   // The user's thread may have made space just before it could see who waits.
   if (queue_.length() == 0)
     release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
-  return Sent::kBlocked;
+  return Outcome::kBlocked;
 }
 
 // Decides by loss and RED. Drawn once for each frame, however often it is blocked.
@@ -181,41 +182,58 @@ Port::Fate Port::fate(Port& from, const Passing& passing) {
   return Fate::kLose;
 }
 
-Port::Sent Port::offer(Port& from, const Passing& passing) {
+// Whether a train may leave through the port as it is. Policies decide about each packet.
+bool Port::takes_whole(const Passing& passing, const FrameChange& change) const {
+  // Shorter frames may take the space that a long one waits for.
+  const std::size_t size = passing.frame.bytes.size();
+  const bool fits = size >= EgressQueue::kLong && 4 * size <= limit_.load(kRelaxed);
+  return fits && kind_.load(kRelaxed) == Kind::kGuest && !change.any() && !chance_.load(kRelaxed) &&
+         !shaped_.load(kRelaxed) && !drop_.load(kRelaxed) && passing.batch != nullptr &&
+         passing.batch->can_hold();
+}
+
+Port::Outcome Port::offer(Port& from, const Passing& passing) {
   // Acquire: a port that was an adapter's may be an uplink's since its link is up.
   if (!link_.load(std::memory_order_acquire)) {
-    add(out_discards_);
-    return Sent::kTaken;
+    add(out_discards_, passing.frame.train);
+    return Outcome::kTaken;
   }
   const std::uint16_t access = vlan_.load(kRelaxed);
   FrameChange change;
   if (access != 0) {
-    if (access != passing.vlan) return Sent::kTaken;
+    if (access != passing.vlan) return Outcome::kTaken;
     if (passing.tagged) change.tag.kind = TagChange::Kind::kStrip;
   } else if (passing.vlan != 0 && !passing.tagged) {
     change.tag = {TagChange::Kind::kInsert, passing.vlan};
   }
+  const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
+  if (passing.frame.train > 1) {
+    if (!takes_whole(passing, change)) return Outcome::kDivide;
+    if (!queue_.put_train(passing.frame, passing.bytes, passing.time, limit, *passing.batch))
+      return full(from, passing, Fate::kPass);
+    from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
+    return Outcome::kTaken;
+  }
   const Fate fate = chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
-  if (fate == Fate::kLose) return Sent::kTaken;
+  if (fate == Fate::kLose) return Outcome::kTaken;
   change.congestion = fate == Fate::kMark;
   change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
-  const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
   if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
     return full(from, passing, fate);
   if (change.congestion) add(out_marked_);
   from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
-  return Sent::kTaken;
+  return Outcome::kTaken;
 }
 
 WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
-  const auto [frame, time] = queue_.front();
+  const auto [frame, time, bytes] = queue_.front();
   if (frame.empty()) return {};
   if (shaped_.load(kRelaxed)) [[unlikely]] {
     if (front_due_ == 0) {
       const PortPolicy policy = this->policy();
       std::uint64_t sent = time;
       if (policy.rate != 0) {
-        const auto bits = static_cast<double>(frame.bytes.size() * 8);
+        const auto bits = static_cast<double>(bytes * 8);
         sent = std::max(sent, wire_free_) +
                static_cast<std::uint64_t>(bits * 1e9 / static_cast<double>(policy.rate));
         wire_free_ = sent;
@@ -231,23 +249,60 @@ WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
 }
 
 void Port::pop() {
-  count(out_frames_);
-  count(out_bytes_, queue_.front().frame.bytes.size());
+  const EgressQueue::Waiting front = queue_.front();
+  count(out_frames_, front.frame.train);
+  count(out_bytes_, front.bytes);
   count(taken_);
   front_due_ = 0;
   queue_.pop();
 }
 
 void Port::discard() {
-  add(out_discards_);
+  add(out_discards_, queue_.front().frame.train);
   count(taken_);
   front_due_ = 0;
   queue_.pop();
 }
 
 Port::Sent Port::send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch) {
-  Passing passing{.frame = frame, .batch = batch, .time = now};
-  return switch_.send(*this, passing);
+  if (frame.train > 1) return send_train(frame, now, batch);
+  return send_one({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
+}
+
+Port::Sent Port::send_one(Passing passing) {
+  return switch_.send(*this, passing) == Outcome::kBlocked ? Sent::kBlocked : Sent::kTaken;
+}
+
+// Sends a train, or its packets one by one if its destination does not take it. If a packet is
+// blocked, the next call goes on with it.
+Port::Sent Port::send_train(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch) {
+  const auto train = Train::parse(frame.bytes, frame.train);
+  if (!train) {
+    count(in_discards_, frame.train);
+    return Sent::kTaken;
+  }
+  if (divided_.frame != frame.bytes.data() || divided_.time != now) {
+    divided_.frame = nullptr;
+    Passing passing{.frame = frame, .batch = batch, .time = now, .bytes = train->bytes()};
+    const Outcome outcome = switch_.send(*this, passing);
+    if (outcome == Outcome::kTaken) return Sent::kTaken;
+    if (outcome == Outcome::kBlocked) return Sent::kBlocked;
+    divided_.frame = frame.bytes.data();
+    divided_.time = now;
+    divided_.next = 0;
+  }
+  for (; divided_.next < train->packets(); ++divided_.next) {
+    const auto packet = std::span(divided_.packet).first(train->bytes(divided_.next));
+    train->write(divided_.next, packet, Icrc::kDeferred);
+    if (send_one({.frame = {packet, Icrc::kDeferred},
+                  .batch = nullptr,
+                  .time = now,
+                  .bytes = packet.size()}) == Sent::kBlocked) {
+      return Sent::kBlocked;
+    }
+  }
+  divided_.frame = nullptr;
+  return Sent::kTaken;
 }
 
 void Port::wake_receivers() {
@@ -450,21 +505,30 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
 }
 
 void Switch::show(const Port& from, const Port::Passing& passing) const {
-  const std::span<const std::byte> bytes = passing.frame.bytes;
-  if (passing.frame.finished()) return tap_(from, bytes, passing.time);
+  const std::span<const std::byte> frame = passing.frame.bytes;
+  if (passing.frame.finished()) return tap_(from, frame, passing.time);
   std::array<std::byte, EgressQueue::kFrameMax> storage;
-  const auto copy = std::span(storage).first(bytes.size());
-  std::ranges::copy(bytes, copy.begin());
-  write_icrc(copy);
-  tap_(from, copy, passing.time);
+  if (passing.frame.train == 1) {
+    const auto copy = std::span(storage).first(frame.size());
+    std::ranges::copy(frame, copy.begin());
+    write_icrc(copy);
+    return tap_(from, copy, passing.time);
+  }
+  const auto train = Train::parse(frame, passing.frame.train);
+  for (std::uint32_t i = 0; i < train->packets(); ++i) {
+    const auto packet = std::span(storage).first(train->bytes(i));
+    train->write(i, packet);
+    tap_(from, packet, passing.time);
+  }
 }
 
-Port::Sent Switch::send(Port& from, Port::Passing& passing) {
+Port::Outcome Switch::send(Port& from, Port::Passing& passing) {
   const std::span<const std::byte> frame = passing.frame.bytes;
-  if (!from.link_.load(kRelaxed) || frame.size() < frames::kEthernet ||
-      frame.size() + frames::kTag > EgressQueue::kFrameMax) {
-    count(from.in_discards_);
-    return Port::Sent::kTaken;
+  const bool too_long =
+      frame.size() + frames::kTag > EgressQueue::kFrameMax && passing.frame.train == 1;
+  if (!from.link_.load(kRelaxed) || frame.size() < frames::kEthernet || too_long) {
+    count(from.in_discards_, passing.frame.train);
+    return Port::Outcome::kTaken;
   }
   passing.tagged = frames::is_tagged(frame);
   const std::uint16_t access = from.vlan_.load(kRelaxed);
@@ -472,8 +536,8 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   if (access != 0 && passing.tagged) {
     // An access port drops tagged frames of other VLANs; a priority tag belongs to the port's VLAN.
     if (vlan != 0 && vlan != access) {
-      count(from.in_discards_);
-      return Port::Sent::kTaken;
+      count(from.in_discards_, passing.frame.train);
+      return Port::Outcome::kTaken;
     }
     vlan = access;
   }
@@ -484,17 +548,18 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const auto seconds = static_cast<std::uint32_t>(passing.time / kSecond);
   if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from, seconds);
 
-  Port::Sent sent = Port::Sent::kTaken;
+  Port::Outcome sent = Port::Outcome::kTaken;
   const bool group = (to & kGroup) != 0;
   const Port* const port = group ? nullptr : station(key_of(to, vlan), seconds);
   if (port == nullptr) {
+    if (passing.frame.train > 1) return Port::Outcome::kDivide;
     flood(from, passing, group);
   } else if (port != &from) {
     sent = at(port->number_).offer(from, passing);
   }
-  if (sent == Port::Sent::kBlocked) return sent;
-  count(from.in_frames_);
-  count(from.in_bytes_, frame.size());
+  if (sent != Port::Outcome::kTaken) return sent;
+  count(from.in_frames_, passing.frame.train);
+  count(from.in_bytes_, passing.bytes);
   if (tap_) show(from, passing);
   return sent;
 }

@@ -104,7 +104,8 @@ class Port {
   // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the
   // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
   // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place. A
-  // deferred ICRC is completed if the frame leaves through an uplink.
+  // frame that leaves through an uplink gets its ICRC; a train is divided for it, for policies, and
+  // where it would be copied.
   Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr);
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
   // once for many frames, because it waits until other processors see them.
@@ -128,16 +129,29 @@ class Port {
     WireFrame frame;
     EffectsBatch* batch;
     std::uint64_t time;
+    std::size_t bytes;  // EgressQueue::Waiting::bytes
     std::uint16_t vlan = 0;
     bool tagged = false;
     bool may_block = true;
   };
+  // A train whose packets are sent one by one.
+  struct Divided {
+    const std::byte* frame = nullptr;  // null: none is sent
+    std::uint64_t time = 0;
+    std::uint32_t next = 0;  // packet
+    std::array<std::byte, EgressQueue::kFrameMax> packet;
+  };
   enum class Fate : std::uint8_t { kPass, kMark, kLose };
+  // kDivide: a train is to be sent as single packets.
+  enum class Outcome : std::uint8_t { kTaken, kBlocked, kDivide };
   void begin(std::string name, PortUser& user, Kind kind);
   void end();
-  Sent offer(Port& from, const Passing& passing);
+  Sent send_one(Passing passing);
+  Sent send_train(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);
+  [[nodiscard]] bool takes_whole(const Passing& passing, const FrameChange& change) const;
+  Outcome offer(Port& from, const Passing& passing);
   Fate fate(Port& from, const Passing& passing);
-  Sent full(Port& from, const Passing& passing, Fate fate);
+  Outcome full(Port& from, const Passing& passing, Fate fate);
   bool stuck(std::uint64_t now);
 
   static constexpr std::size_t kWords = 4;
@@ -173,6 +187,7 @@ class Port {
   const std::byte* blocked_frame_ = nullptr;
   std::uint64_t blocked_time_ = 0;
   Fate blocked_fate_ = Fate::kPass;
+  Divided divided_;
   std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
 
   // Written by senders to this port, while it is full or has a policy.
@@ -261,7 +276,7 @@ class Switch {
   void uncount(std::uint64_t owner) {
     if (owned(owner)) stations_[owner % kMaxPorts].learned.fetch_sub(1);
   }
-  Port::Sent send(Port& from, Port::Passing& passing);
+  Port::Outcome send(Port& from, Port::Passing& passing);
   void flood(Port& from, Port::Passing& frame, bool group);
   void show(const Port& from, const Port::Passing& passing) const;
 

@@ -16,12 +16,14 @@ std::span<std::byte> Effects::begin_frame(std::size_t max) {
   return std::span(arena_).subspan(used_, max);
 }
 
-void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc) {
+void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc,
+                           std::uint32_t train) {
   frames_.push_back({.offset = used_,
                      .len = static_cast<std::uint32_t>(len),
                      .to_wire = to_wire,
                      .time = time,
-                     .icrc = icrc});
+                     .icrc = icrc,
+                     .train = train});
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
 }
 

@@ -25,12 +25,14 @@ class Effects {
     bool shown = true;      // by the capture tap
     bool received = false;  // came from the wire: captured only
     Icrc icrc = Icrc::kPresent;
+    std::uint32_t train = 1;
   };
 
   // Returns space for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
-  // Makes the first `len` bytes of that space a frame.
-  void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent);
+  // Makes the first `len` bytes of that space a frame. `icrc` and `train`: as in WireFrame.
+  void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent,
+                    std::uint32_t train = 1);
   // These copy an existing frame. show() adds it for the capture tap only; send_unseen() hides it
   // from the tap, which has seen the original.
   void show(std::span<const std::byte> frame, bool received, Nanos time);

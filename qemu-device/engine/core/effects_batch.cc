@@ -5,9 +5,13 @@
 
 namespace tern {
 
+bool EffectsBatch::can_hold() const {
+  return counted_ || held_batches_.load(std::memory_order_relaxed) < EffectsPool::kMaxHeld;
+}
+
 bool EffectsBatch::hold() {
+  if (!can_hold()) return false;
   if (!counted_) {
-    if (held_batches_.load(std::memory_order_relaxed) >= EffectsPool::kMaxHeld) return false;
     held_batches_.fetch_add(1, std::memory_order_relaxed);
     counted_ = true;
   }

@@ -29,7 +29,8 @@ class EffectsBatch {
     // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
     Nanos time;
     Icrc icrc = Icrc::kPresent;
-    [[nodiscard]] WireFrame wire() const { return {bytes, icrc}; }
+    std::uint32_t train = 1;
+    [[nodiscard]] WireFrame wire() const { return {bytes, icrc, train}; }
   };
 
   explicit EffectsBatch(std::atomic<std::uint32_t>& held_batches) : held_batches_(held_batches) {}
@@ -39,7 +40,7 @@ class EffectsBatch {
   [[nodiscard]] std::size_t frames() const { return effects_->frames().size(); }
   [[nodiscard]] Frame frame(std::size_t i) {
     const Effects::Frame& f = effects_->frames()[i];
-    return {this, effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc};
+    return {this, effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc, f.train};
   }
   // Bit v of word v / 64: raise vector v.
   [[nodiscard]] const auto& vectors() const { return effects_->vectors(); }
@@ -48,6 +49,7 @@ class EffectsBatch {
   // Returns false if EffectsPool::kMaxHeld batches are held already, so that a slow reader cannot
   // take more memory.
   [[nodiscard]] bool hold();
+  [[nodiscard]] bool can_hold() const;
   // Any thread, also after the end of the pool.
   void release(std::uint32_t holds) {
     if (users_.fetch_sub(holds, std::memory_order_acq_rel) == holds) delete this;

@@ -12,15 +12,18 @@ namespace tern {
 // Whether a frame has its ICRC, or leaves it to its reader and has 0 in the field.
 enum class Icrc : std::uint8_t { kPresent, kDeferred };
 
-// With Config::unfinished_frames a device sends RoCE frames without ICRC: its host, or the device
-// that receives them, has to finish them where somebody reads them.
+// With Config::unfinished_frames a device sends RoCE frames that its host, or the device that
+// receives them, has to finish where somebody reads them: without ICRC, and several packets of a
+// message as one frame (wire/train.h).
 struct WireFrame {
   WireFrame() = default;
   template <std::convertible_to<std::span<const std::byte>> Bytes>
-  WireFrame(const Bytes& frame, Icrc with = Icrc::kPresent) : bytes(frame), icrc(with) {}
+  WireFrame(const Bytes& frame, Icrc with = Icrc::kPresent, std::uint32_t packets = 1)
+      : bytes(frame), icrc(with), train(packets) {}
 
   std::span<const std::byte> bytes;  // from the Ethernet header on, without FCS; empty: no frame
   Icrc icrc = Icrc::kPresent;
+  std::uint32_t train = 1;  // packets; more than one: kDeferred
   [[nodiscard]] bool empty() const { return bytes.empty(); }
   [[nodiscard]] bool finished() const { return icrc == Icrc::kPresent; }
 };

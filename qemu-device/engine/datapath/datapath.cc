@@ -7,6 +7,7 @@
 #include "datapath/port.h"
 #include "eth/rx_frame.h"
 #include "transport/segments.h"
+#include "wire/train.h"
 
 namespace tern {
 
@@ -66,6 +67,12 @@ void Context::notify_peer(Qp& qp) {
 std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                       Qpn dst) const {
   return static_cast<const DataPath*>(this)->port_.addresses.resolve(av, port, src, dst);
+}
+
+std::uint32_t Context::max_train(const Route& route, std::uint32_t mtu) const {
+  if (!trains_) return 1;
+  if (route.local) return UINT32_MAX;
+  return device.config.unfinished_frames ? Train::kMaxBytes / mtu : 1;
 }
 
 std::uint32_t Context::path_mtu() const {

@@ -52,6 +52,7 @@ class DataPath final : public Context {
     device.congestion = congestion_preset_ = params;
   }
   void allow_trains(bool allow) { trains_ = allow; }
+  [[nodiscard]] bool allows_trains() const { return trains_; }
 
   UarPages uars;
   SqPoller sq_poller;

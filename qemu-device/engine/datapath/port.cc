@@ -7,6 +7,7 @@
 #include "datapath/port_faults.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
+#include "wire/train.h"
 
 namespace tern {
 
@@ -25,16 +26,28 @@ Port::~Port() = default;
 
 // ---- receiving ----
 
-// Returns a copy of a frame without ICRC, with it. Valid until the next call.
-std::span<const std::byte> Port::finish(std::span<const std::byte> frame) {
-  finished_.assign(frame.begin(), frame.end());
-  write_icrc(finished_);
-  return finished_;
+// Calls use() with each of the frames that an unfinished one stands for.
+template <class Use>
+void Port::finish(const WireFrame& frame, Use use) {
+  if (frame.train == 1) {
+    finished_.assign(frame.bytes.begin(), frame.bytes.end());
+    write_icrc(finished_);
+    return use(finished_);
+  }
+  const auto train = Train::parse(frame.bytes, frame.train);
+  if (!train) return datapath_.counters.add(TERN_CNT_RX_MALFORMED);
+  for (std::uint32_t i = 0; i < train->packets(); ++i) {
+    finished_.resize(train->bytes(i));
+    train->write(i, finished_);
+    use(finished_);
+  }
 }
 
 void Port::receive(const WireFrame& frame) {
-  if (!frame.finished() && (faults_ != nullptr || capture_)) [[unlikely]]
-    return receive(finish(frame.bytes));
+  const bool seen =
+      faults_ != nullptr || capture_ || (frame.train > 1 && !datapath_.allows_trains());
+  if (!frame.finished() && seen) [[unlikely]]
+    return finish(frame, [this](const auto& bytes) { receive(bytes); });
   if (faults_ != nullptr && datapath_.device.status.enabled() && addresses.active()) [[unlikely]] {
     return faults_->receive(frame.bytes);
   }
@@ -62,7 +75,7 @@ void Port::accept(const WireFrame& from, bool inside) {
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
   if (!from.finished() && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
-    return accept(finish(frame), inside);
+    return finish(from, [&](const auto& bytes) { accept(bytes, inside); });
   if (whose == Claim::kEthernet) {
     if (!inside) ethernet.receive(frame);
     return;
@@ -70,7 +83,8 @@ void Port::accept(const WireFrame& from, bool inside) {
   route.local = inside;
   // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
-  switch (parse_packet(frame, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff)) {
+  switch (
+      parse_packet(frame, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff, from.train)) {
     case ParseResult::kOkBadIcrc:
       datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
@@ -142,9 +156,12 @@ std::uint32_t Port::emit(Packet& packet) {
   } else if (!packet.route.local || capture_) {
     const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const Icrc icrc = unfinished_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;
-    const std::size_t len = serialize(packet, ip_id_++, room, icrc);
+    packet.train = train;
+    const std::size_t len = serialize(packet, ip_id_, room, icrc);
+    packet.train = 1;
+    ip_id_ = static_cast<std::uint16_t>(ip_id_ + train);
     datapath.effects->commit_frame(len, !packet.route.local,
-                                   capture_ ? datapath.host.now() : datapath.now(), icrc);
+                                   capture_ ? datapath.host.now() : datapath.now(), icrc, train);
   }
   if (packet.route.local) {
     packet.train = train;

@@ -83,7 +83,8 @@ class Port {
 
  private:
   void allow_trains();
-  [[nodiscard]] std::span<const std::byte> finish(std::span<const std::byte> frame);
+  template <class Use>
+  void finish(const WireFrame& frame, Use use);
   // The event log: datapath/port_log.cc.
   void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
   void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;

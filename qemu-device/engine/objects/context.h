@@ -86,9 +86,9 @@ class Context {
   std::uint32_t emit(Packet& packet);
   // Sends a congestion notification to the peer of the QP soon.
   void notify_peer(Qp& qp);
-  // Whether packets on this route may be sent as a train: they are looped back and not captured, so
-  // a train is indistinguishable from single packets.
-  [[nodiscard]] bool may_train(const Route& route) const { return route.local && trains_; }
+  // Limit of packets in a train on this route, at least 1. A train is indistinguishable from single
+  // packets: nobody sees them between here and the QP, or whoever does divides it (wire/train.h).
+  [[nodiscard]] std::uint32_t max_train(const Route& route, std::uint32_t mtu) const;
   // Addresses::resolve() and Addresses::path_mtu().
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                              Qpn dst) const;

@@ -404,6 +404,32 @@ TEST_F(Odp, LoopedBack) {
   expect_no_retries();
 }
 
+// The memory of a READ has so few frames that the pages of a train are never all present.
+TEST_F(Odp, OnePageAtATimeIsEnoughForARead) {
+  TestNode c{sim, {.unfinished_frames = true}};
+  TestNode d{sim, {.unfinished_frames = true}};
+  sim.whole_trains = true;
+  OnDemandMr to{c, kLen};
+  TestMr& from = d.reg(kLen);
+  from.fill(9);
+  Pager pager{c};
+  const auto [qc, qd] = rc_pair(c, d, {.timeout = 1, .retry_cnt = 0});
+  qc.post(read({to.sge(0, kLen)}, from));
+  unsigned faults = 0;
+  for (settle(), pager.collect(); !pager.faults.empty(); settle(), pager.collect()) {
+    ASSERT_EQ(pager.faults.size(), 1U);
+    ASSERT_LT(faults++, 2 * to.pages()) << "no progress";
+    const tern_fault fault = pager.faults.front();
+    pager.faults.pop_front();
+    to.evict(0, to.pages());
+    to.populate((le(fault.addr) - to.mr.iova) / OnDemandMr::kPage, 1);
+    EXPECT_EQ(pager.resume(fault), TERN_ST_OK);
+  }
+  EXPECT_EQ(qc.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(faults, to.pages());
+  EXPECT_TRUE(same_bytes(to.read(0, kLen), from.bytes(0, kLen)));
+}
+
 // ---- at random ----
 
 struct StormOptions {

@@ -9,6 +9,7 @@
 
 #include "tests/event_file.h"
 #include "wire/codec.h"
+#include "wire/train.h"
 
 namespace tern {
 
@@ -74,7 +75,9 @@ void SimNode::collect() {
     }
     if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
-      sim.send(*this, {bytes, f.icrc});
+      const WireFrame frame{bytes, f.icrc, f.train};
+      sim.stats.trains += f.train > 1;
+      f.train > 1 && !sim.whole_trains ? sim.send_packets(*this, frame) : sim.send(*this, frame);
     }
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
@@ -119,11 +122,23 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
   if (tracing) trace_.push_back({now_, kind, node, value});
 }
 
+// Sends the packets of a train as frames without ICRC.
+void Sim::send_packets(SimNode& from, const WireFrame& made) {
+  const auto train = Train::parse(made.bytes, made.train);
+  ASSERT_TRUE(train);
+  std::vector<std::byte> frame;
+  for (std::uint32_t i = 0; i < train->packets(); ++i) {
+    frame.resize(train->bytes(i));
+    train->write(i, frame);
+    send(from, {frame, Icrc::kDeferred});
+  }
+}
+
 void Sim::send(SimNode& from, const WireFrame& made) {
   ++stats.sent;
   auto bytes = std::make_shared<std::vector<std::byte>>(made.bytes.begin(), made.bytes.end());
   Icrc icrc = made.icrc;
-  if (!made.finished()) write_icrc(*bytes);
+  if (!made.finished() && made.train == 1) write_icrc(*bytes);
   const std::span<const std::byte> frame = *bytes;
   if (tracing) record(TraceEntry::Kind::kSent, from.index_, hash_bytes(frame));
   const auto on_wire =
@@ -133,7 +148,7 @@ void Sim::send(SimNode& from, const WireFrame& made) {
     ++stats.lost;
     return;
   }
-  if (chance(wire.corrupt)) {
+  if (made.train == 1 && chance(wire.corrupt)) {
     ++stats.corrupted;
     icrc = Icrc::kPresent;
     const std::uint64_t bit = random() % (bytes->size() * 8);
@@ -142,13 +157,13 @@ void Sim::send(SimNode& from, const WireFrame& made) {
   Nanos when = from.tx_free_ + wire.latency;
   if (chance(wire.duplicate)) {
     ++stats.duplicated;
-    fly(from, bytes, when, icrc);
+    fly(from, bytes, when, icrc, made.train);
   }
   if (chance(wire.reorder)) {
     ++stats.reordered;
     when += wire.reorder_by;
   }
-  fly(from, std::move(bytes), when, icrc);
+  fly(from, std::move(bytes), when, icrc, made.train);
 }
 
 void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
@@ -157,8 +172,9 @@ void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
       now_ + wire.latency, Icrc::kPresent);
 }
 
-void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc) {
-  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, false});
+void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
+              std::uint32_t train) {
+  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, train, false});
 }
 
 // Returns whether the frame is in the queue now, or lost.
@@ -167,7 +183,7 @@ bool Sim::enter_queue(const InFlight& f, unsigned to) {
   if (when == kNever) {
     ++stats.lost;
   } else if (when > now_) {
-    flying_.push({when, order_++, f.from, f.bytes, f.icrc, true});
+    flying_.push({when, order_++, f.from, f.bytes, f.icrc, f.train, true});
   } else {
     return false;
   }
@@ -198,11 +214,11 @@ void Sim::deliver(const InFlight& f) {
     ++stats.delivered;
     if (tracing) record(TraceEntry::Kind::kDelivered, n->index_, hash_bytes(*f.bytes));
     if (tap) tap(*n, *f.bytes, false);
-    if (f.icrc == Icrc::kDeferred) {
-      ++stats.deferred;
+    stats.deferred += f.icrc == Icrc::kDeferred;
+    if (f.train == 1 && f.icrc == Icrc::kDeferred) {
       n->device.receive({without_icrc(*f.bytes), f.icrc});
     } else {
-      n->device.receive(*f.bytes);
+      n->device.receive({*f.bytes, f.icrc, f.train});
     }
     n->wake();
     if (tap) tap(*n, *f.bytes, true);

@@ -118,6 +118,11 @@ class Sim {
   // see it.
   void inject(SimNode& from, std::span<const std::byte> frame);
 
+  // Trains stay whole on their way: the wire model treats one as a frame, which it never corrupts.
+  // Otherwise each packet has a frame of its own. `pass`, `queue` and `tap` see frames as they are
+  // on the way.
+  bool whole_trains = false;
+
   // Frames and interrupts recorded while `tracing`.
   bool tracing = false;
   [[nodiscard]] const std::vector<TraceEntry>& trace() const { return trace_; }
@@ -139,6 +144,7 @@ class Sim {
     std::uint64_t reordered = 0;
     std::uint64_t delivered = 0;
     std::uint64_t deferred = 0;  // delivered without their ICRC
+    std::uint64_t trains = 0;    // made
   };
   Stats stats;
 
@@ -148,9 +154,10 @@ class Sim {
     Nanos time;
     std::uint64_t order;  // number of the transmission; breaks ties
     unsigned from;
-    std::shared_ptr<std::vector<std::byte>> bytes;  // with the ICRC
+    std::shared_ptr<std::vector<std::byte>> bytes;  // with the ICRC, unless it is a train
     Icrc icrc = Icrc::kPresent;                     // as the receiver gets it
-    bool queued = false;                            // behind the queue already
+    std::uint32_t train = 1;
+    bool queued = false;  // behind the queue already
     bool operator>(const InFlight& o) const {
       return time != o.time ? time > o.time : order > o.order;
     }
@@ -159,7 +166,9 @@ class Sim {
   unsigned attach(SimNode* node);
   void detach(SimNode* node);
   void send(SimNode& from, const WireFrame& made);
-  void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc);
+  void send_packets(SimNode& from, const WireFrame& made);
+  void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
+           std::uint32_t train = 1);
   void deliver(const InFlight& f);
   bool enter_queue(const InFlight& f, unsigned to);
   void record(TraceEntry::Kind kind, unsigned node, std::uint64_t value);

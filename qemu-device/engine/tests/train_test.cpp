@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Looped-back packets travel as trains unless they are captured. Completions, memory, counters and
-// packet sequence numbers must be the same.
+// Packets travel as trains unless they are captured: looped back ones, and those between devices of
+// one host. Completions, memory, counters and packet sequence numbers must be the same.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
-#include <ostream>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -34,17 +34,25 @@ void take(Outcome& out, TestCq& cq) {
   }
 }
 
-class Train : public ::testing::TestWithParam<std::uint8_t> {
+enum class Path { kLoopback, kWire };
+
+class Train : public ::testing::TestWithParam<std::tuple<std::uint8_t, Path>> {
  protected:
-  // Runs `work` on a device with a capture, which makes every packet, or on one without.
+  static std::uint8_t type() { return std::get<0>(GetParam()); }
+  // Runs `work` on devices with a capture, which makes every packet, or on some without.
   template <class Work>
   static Outcome outcome_of(bool captured, Work work, const QpOptions& more = {}) {
+    const bool wire = std::get<1>(GetParam()) == Path::kWire;
     Sim sim;
-    TestNode node(sim, {.capture = captured});
+    sim.whole_trains = true;
+    const NodeOptions each{.capture = captured, .unfinished_frames = true};
+    TestNode a(sim, each);
+    TestNode b(sim, each);
+    TestNode& node = wire ? b : a;
     QpOptions options = more;
-    options.type = GetParam();
-    auto [qa, qb] = rc_pair(node, node, options);
-    TestMr& src = node.reg(kRegion);
+    options.type = type();
+    auto [qa, qb] = rc_pair(a, node, options);
+    TestMr& src = a.reg(kRegion);
     TestMr& dst = node.reg(kRegion);
     src.fill(1);
     work(sim, qa, qb, src, dst);
@@ -56,9 +64,14 @@ class Train : public ::testing::TestWithParam<std::uint8_t> {
       const auto attr = qp->query().attr;
       out.psns.insert(out.psns.end(), {le(attr.sq_psn), le(attr.rq_psn), attr.state});
     }
-    for (unsigned i = 0; i < TERN_CNT_RDMA_NUM; ++i) out.counters.push_back(node.counter(i));
+    for (unsigned i = 0; i < TERN_CNT_RDMA_NUM; ++i)
+      out.counters.push_back(a.counter(i) + b.counter(i));
     out.memory = hash_bytes(dst.bytes()) ^ hash_bytes(src.bytes());
-    for (const tern_eqe& e : node.async_events()) out.events.push_back(le(e.type));
+    for (TestNode* const n : {&a, &b})
+      for (const tern_eqe& e : n->async_events()) out.events.push_back(le(e.type));
+    const bool allowed = a.device.datapath.allows_trains();
+    EXPECT_TRUE(!captured || !allowed);
+    EXPECT_EQ(sim.stats.trains != 0, wire && type() == TERN_QPT_RC && allowed);
     return out;
   }
   // `overflow`: a receive is too short. Its contents are undefined then, and how many packets are
@@ -81,8 +94,16 @@ class Train : public ::testing::TestWithParam<std::uint8_t> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, Train, ::testing::Values(TERN_QPT_RC, TERN_QPT_UC),
-                         [](const auto& type) { return type.param == TERN_QPT_RC ? "Rc" : "Uc"; });
+std::string name_of(const ::testing::TestParamInfo<std::tuple<std::uint8_t, Path>>& test) {
+  const auto [type, path] = test.param;
+  return std::string(type == TERN_QPT_RC ? "Rc" : "Uc") +
+         (path == Path::kWire ? "Wire" : "Loopback");
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Train,
+                         ::testing::Combine(::testing::Values(TERN_QPT_RC, TERN_QPT_UC),
+                                            ::testing::Values(Path::kLoopback, Path::kWire)),
+                         name_of);
 
 constexpr std::array<std::uint32_t, 9> kSizes = {
     0, 1, kMtu, kMtu + 1, 4 * kMtu, 16 * kMtu - 1, 33 * kMtu, 128 * kMtu + 3, 300 * kMtu};
@@ -94,7 +115,7 @@ TEST_P(Train, Messages) {
       qb.post_recv({dst.sge(0, 100), dst.sge(100, size)}, ++id);
       qa.post(send({src.sge(0, size / 3), src.sge(size / 3, size - size / 3)}).id(id));
       qa.post(write({src.sge(5, size)}, dst, 7).id(id + 100));
-      if (GetParam() == TERN_QPT_RC) qb.post(read({dst.sge(1, size)}, src, 3).id(id + 200));
+      if (type() == TERN_QPT_RC) qb.post(read({dst.sge(1, size)}, src, 3).id(id + 200));
     }
   });
   EXPECT_GE(out.completions.size(), 3 * kSizes.size());
@@ -105,7 +126,7 @@ TEST_P(Train, Messages) {
 
 // The receiver is not ready for the second message until the sender has waited.
 TEST_P(Train, NoReceive) {
-  if (GetParam() != TERN_QPT_RC) GTEST_SKIP() << "nobody waits";
+  if (type() != TERN_QPT_RC) GTEST_SKIP() << "nobody waits";
   const Outcome out = expect_same([](Sim& sim, TestQp& qa, TestQp& qb, TestMr& src, TestMr& dst) {
     qb.post_recv({dst.sge(0, 64 * kMtu)}, 1);
     for (std::uint64_t id = 1; id < 4; ++id) qa.post(send({src.sge(0, 40 * kMtu)}).id(id));
@@ -146,6 +167,32 @@ TEST_P(Train, ManyAtATime) {
           }
         },
         options);
+  }
+}
+
+// The wire loses, repeats and delays whole trains.
+TEST(TrainLoss, EveryByteArrives) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    Sim sim(seed);
+    sim.whole_trains = true;
+    sim.wire.loss = sim.wire.duplicate = sim.wire.reorder = 0.05;
+    TestNode a(sim, {.unfinished_frames = true});
+    TestNode b(sim, {.unfinished_frames = true});
+    const auto [qa, qb] = rc_pair(a, b);
+    TestMr& src = a.reg(kRegion);
+    TestMr& dst = b.reg(2 * kRegion);
+    TestMr& back = a.reg(kRegion);
+    src.fill(static_cast<std::uint8_t>(seed));
+    qa.post(write({src.sge(0, kRegion)}, dst));
+    qb.post_recv({dst.sge(kRegion, kRegion)}, 1);
+    qa.post(send({src.sge(0, kRegion)}));
+    qa.post(read({back.sge(0, kRegion)}, dst));
+    for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+    EXPECT_EQ(sim.stats.trains > 10, a.device.datapath.allows_trains());
+    EXPECT_GT(sim.stats.lost + sim.stats.reordered, 0U);
+    EXPECT_TRUE(same_bytes(dst.bytes(0, kRegion), src.bytes(0, kRegion)));
+    EXPECT_TRUE(same_bytes(dst.bytes(kRegion, kRegion), src.bytes(0, kRegion)));
+    EXPECT_TRUE(same_bytes(back.bytes(0, kRegion), src.bytes(0, kRegion)));
   }
 }
 

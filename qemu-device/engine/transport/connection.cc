@@ -31,8 +31,9 @@ SendRate& Connection::make_send_rate() {
   return *send_rate_;
 }
 
-bool Connection::may_train() const {
-  return context_.may_train(route_) && (send_rate_ == nullptr || send_rate_->unlimited());
+std::uint32_t Connection::max_train() const {
+  const bool paced = send_rate_ != nullptr && !send_rate_->unlimited();
+  return paced ? 1 : context_.max_train(route_, mtu());
 }
 
 std::uint32_t Connection::packet_bytes() const {

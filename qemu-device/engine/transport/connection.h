@@ -108,8 +108,8 @@ class Connection {
   // Null if the QP was never limited.
   [[nodiscard]] SendRate* send_rate() const { return send_rate_.get(); }
   [[nodiscard]] SendRate& make_send_rate();
-  // Context::may_train(), unless the pacer needs single packets.
-  [[nodiscard]] bool may_train() const;
+  // Context::max_train(), or 1 if the pacer needs single packets.
+  [[nodiscard]] std::uint32_t max_train() const;
   // Approximate size of its longest packets on the wire, in bytes.
   [[nodiscard]] std::uint32_t packet_bytes() const;
 

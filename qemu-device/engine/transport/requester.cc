@@ -240,11 +240,11 @@ void Requester::send_flush(SendWqe& wqe) {
 // contains no retransmission.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
   const Psn psn = next_.psn;
-  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.may_train()) return 1;
+  if (wqe.psns == 1 || psn != sent_psn_) return 1;
   const std::uint32_t turn = packets_of(allowance, qp_.mtu() + kPacketCost);
   const std::uint32_t open = kMaxUnacked - distance(window_psn_, psn);
   const std::uint32_t to_ack = kAckInterval - next_.packet % kAckInterval;
-  return std::min({turn, open, to_ack, wqe.psns - next_.packet});
+  return std::min({turn, open, to_ack, wqe.psns - next_.packet, qp_.max_train()});
 }
 
 // The bytes of a request are not available, and gather() returned `status`: parks or fails the WQE.
@@ -396,12 +396,9 @@ void Requester::on_rnr(const Packet& packet) {
   timer_.arm(qp_.context().now() + rnr_nanos(packet.syndrome));
 }
 
-// Finds the memory for bytes of a response. Returns false if the response is dropped. On an absent
-// page this half parks, and requests the missing bytes again after the fault without using up a
-// retry.
-bool Requester::target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
-  const std::uint8_t status = locate(wqe, offset, len, to);
-  if (status == TERN_CQE_SUCCESS) return true;
+// A response is dropped because locate() returned `status` for its memory. On an absent page this
+// half parks, and requests the missing bytes again after the fault without using up a retry.
+void Requester::drop(SendWqe& wqe, std::uint8_t status) {
   if (status == kAbsent) {
     park(wqe.index);
     repeat_ = true;
@@ -410,7 +407,29 @@ bool Requester::target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, Sp
     wqe.status = status;
     retire();
   }
-  return false;
+}
+
+// The pages of a train may never all be present at the same time: stores the packets at its
+// beginning that have theirs, and drops the rest.
+void Requester::store_part(const Packet& packet, SendWqe& wqe, std::uint32_t offset) {
+  SpanList& to = qp_.context().scatter;
+  auto len = static_cast<std::uint32_t>(packet.payload.size());
+  std::uint32_t n = 0;
+  for (std::uint32_t absent = packet.train; absent - n > 1;) {
+    const std::uint32_t tried = (n + absent) / 2;
+    const bool present = locate(wqe, offset, tried * qp_.mtu(), to) == TERN_CQE_SUCCESS;
+    to.abandon();
+    (present ? n : absent) = tried;
+  }
+  if (n != 0 && locate(wqe, offset, n * qp_.mtu(), to) == TERN_CQE_SUCCESS) {
+    SpanList::copy(packet.payload, to);
+    to.clear();
+    wqe.received = offset / qp_.mtu() + n;
+    (void)acknowledge_before(packet.psn.plus(n));
+    offset += n * qp_.mtu();
+    len -= n * qp_.mtu();
+  }
+  drop(wqe, locate(wqe, offset, len, to));
 }
 
 void Requester::on_read_response(const Packet& packet) {
@@ -431,7 +450,9 @@ void Requester::on_read_response(const Packet& packet) {
   }
   SpanList& to = qp_.context().scatter;
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
-  if (!target(*wqe, offset, len, to)) return;
+  const std::uint8_t status = locate(*wqe, offset, len, to);
+  if (status == kAbsent && packet.train > 1) return store_part(packet, *wqe, offset);
+  if (status != TERN_CQE_SUCCESS) return drop(*wqe, status);
   SpanList::copy(packet.payload, to);
   to.clear();
   wqe->received = k + packet.train;
@@ -450,7 +471,8 @@ void Requester::on_atomic_ack(const Packet& packet) {
     return;
   }
   SpanList& to = qp_.context().scatter;
-  if (!target(*wqe, 0, 8, to)) return;
+  const std::uint8_t status = locate(*wqe, 0, 8, to);
+  if (status != TERN_CQE_SUCCESS) return drop(*wqe, status);
   const std::uint64_t value = le(packet.original);
   to.copy_from(std::as_bytes(std::span(&value, 1)));
   to.clear();

@@ -48,7 +48,8 @@ class Requester final : public SendQueue {
   void on_ack(const Packet& packet);
   void on_nak(const Packet& packet);
   void on_rnr(const Packet& packet);
-  bool target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to);
+  void drop(SendWqe& wqe, std::uint8_t status);
+  void store_part(const Packet& packet, SendWqe& wqe, std::uint32_t offset);
   void on_read_response(const Packet& packet);
   void on_atomic_ack(const Packet& packet);
   bool acknowledge_before(Psn psn);

@@ -564,7 +564,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     const std::uint32_t k = out.packet;
     const std::uint64_t offset = std::uint64_t{k} * mtu;
     std::uint32_t train =
-        qp_.may_train() ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
+        std::min({packets_of(allowance, mtu + kPacketCost), r.psns - k, qp_.max_train()});
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
     // Checked again for each packet: the region may have been destroyed since the request arrived.

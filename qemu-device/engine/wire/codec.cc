@@ -380,10 +380,10 @@ ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet, IcrcM
 }
 
 ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at, Packet& packet,
-                         IcrcMode mode) {
+                         IcrcMode mode, std::uint32_t train) {
   packet.payload.clear();
-  const std::size_t udp_len = packet_length(frame, at);
-  if (udp_len == 0) return ParseResult::kMalformed;
+  const std::size_t udp_len = train == 1 ? packet_length(frame, at) : frame.size() - at.udp();
+  if (udp_len < kUdp + kBth + kIcrc) return ParseResult::kMalformed;
   const auto covered = frame.subspan(at.ip, at.ip_header + udp_len - kIcrc);
   HeaderCursor cursor(frame.subspan(at.udp() + kUdp, udp_len - kUdp - kIcrc));
   const std::size_t transport_bytes = cursor.rest().size();
@@ -412,6 +412,7 @@ ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at
 
   packet.transport = transport;
   packet.op = op;
+  packet.train = train;
   read_bth(bth, packet);
   read_extensions(cursor, t, packet);
   packet.payload.append_plain(cursor.rest().first(transport_bytes - headers - pad));
@@ -434,15 +435,17 @@ Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
 std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out,
                       Icrc icrc) {
   const Route& route = packet.route;
-  const std::size_t udp_len = udp_length(packet);
   const auto payload = static_cast<std::size_t>(packet.payload.size());
+  // That of a train need not fit into the fields.
+  const std::size_t udp_len = packet.train == 1 ? udp_length(packet) : 0;
+  const std::size_t ip_len = std::max<std::size_t>(udp_len, kUdp);
   HeaderCursor cursor(out);
   write_ethernet(cursor, route);
   const auto from_ip = cursor.rest();
   if (route.ipv4) {
-    write_ipv4(cursor.take<kIpv4>(), route, ip_id, udp_len);
+    write_ipv4(cursor.take<kIpv4>(), route, ip_id, ip_len);
   } else {
-    write_ipv6(cursor.take<kIpv6>(), route, udp_len);
+    write_ipv6(cursor.take<kIpv6>(), route, ip_len);
   }
   const HeaderWriter<kUdp> udp(cursor.take<kUdp>());
   udp.u16<0>(route.udp_sport);

@@ -57,8 +57,9 @@ struct FrameLayout {
 // Decodes the rest of such a frame: every member of `packet` except its route. Checks opcode and
 // lengths before it computes the ICRC (IBTA 9.6, A17.3). The payload refers to `frame`. On any
 // result other than kOk and kOkBadIcrc, `packet` keeps its members and only its payload is cleared.
+// `train`: packets in the frame (wire/train.h); more than one have no ICRC.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at,
-                                       Packet& packet, IcrcMode mode);
+                                       Packet& packet, IcrcMode mode, std::uint32_t train = 1);
 // The same for a frame whose layout the caller does not have.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet,
                                        IcrcMode mode = IcrcMode::kCheck);
@@ -90,9 +91,9 @@ inline void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
   frames::mark_congestion(frame, at.ip, at.ipv4);
 }
 
-// Writes the frame of `packet` into `out` (the payload's size + kMaxFrameOverhead is enough) and
-// returns its length, at least 60 bytes. Copies the payload once and computes the ICRC right after
-// the copy, unless it is deferred. A hop limit of 0 becomes 64.
+// Writes the frame of `packet`, which may be a train, into `out` (the payload's size +
+// kMaxFrameOverhead is enough) and returns its length, at least 60 bytes. Copies the payload once
+// and computes the ICRC right after the copy, unless it is deferred. A hop limit of 0 becomes 64.
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
                                     std::span<std::byte> out, Icrc icrc = Icrc::kPresent);
 

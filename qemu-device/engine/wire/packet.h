@@ -151,9 +151,9 @@ struct Packet {
 
   Route route;
   SpanList payload;  // without padding
-  // Loopback only: one Packet may stand for `train` consecutive packets of a message. It carries
-  // the payload of all of them, and its opcode says whether they include the first and the last of
-  // the message. See Context::may_train().
+  // One Packet may stand for `train` consecutive packets of a message. It carries the payload of
+  // all of them, and its opcode says whether they include the first and the last of the message.
+  // See Context::max_train().
   std::uint32_t train = 1;
 };
 

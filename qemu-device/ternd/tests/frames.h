@@ -44,11 +44,12 @@ class Engine {
   }
   void free(const EffectsBatch::Frame& frame) { device_->free_effects(frame.batch); }
   void end() { device_.reset(); }
-  // A RoCE frame with a deferred ICRC.
-  Bytes make_roce(std::size_t payload) {
+  // A RoCE frame with a deferred ICRC, or a train.
+  Bytes make_roce(std::size_t payload, std::uint32_t packets = 1) {
     Packet packet(host_);
     packet.route = sample_route(false, TERN_VLAN_NONE);
     fill_sample(packet, Transport::kRc, Op::kWriteOnly);
+    packet.train = packets;
     const Bytes data = frame_of(payload, 1);
     packet.payload.append_plain(data);
     Bytes frame(payload + kMaxFrameOverhead);

@@ -57,6 +57,7 @@ std::optional<Route> Context::resolve(const tern_av&, std::uint8_t, Qpn, Qpn) co
   return Route{};
 }
 
+std::uint32_t Context::max_train(const Route&, std::uint32_t) const { return 1; }
 std::uint32_t Context::path_mtu() const { return 1024; }
 std::uint32_t Context::mtu() const { return 1500; }
 Srq* Context::find_srq(std::uint32_t) const { return nullptr; }

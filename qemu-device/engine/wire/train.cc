@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "wire/train.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "frames/bytes.h"
+#include "frames/checksum.h"
+#include "frames/layout.h"
+
+namespace tern {
+
+namespace {
+
+using frames::kIpv4Checksum, frames::kIpv4Id, frames::kIpv4Length, frames::kIpv6Length;
+using frames::kUdp, frames::kUdpLength;
+
+constexpr std::size_t kIcrc = 4;
+constexpr std::uint8_t kClassMask = 0xe0;
+
+// Bytes of a BTH.
+constexpr std::size_t kFlags = 1;  // solicited event, MigReq and pad count
+constexpr std::size_t kAckReq = 8;
+constexpr std::size_t kPsn = 9;
+constexpr std::uint8_t kSolicitedBit = 0x80;
+constexpr std::uint8_t kPadBits = 0x30;
+constexpr std::uint8_t kAckReqBit = 0x80;
+
+std::size_t pad_of(std::size_t payload) { return -payload & 3; }
+
+Op op_of(std::uint8_t opcode) { return Op{static_cast<std::uint8_t>(opcode & ~kClassMask)}; }
+
+bool is_response(std::uint8_t opcode) {
+  const Op op = op_of(opcode);
+  return traits_of(opcode).valid && op >= Op::kReadResponseFirst && op <= Op::kReadResponseOnly;
+}
+
+// The last packet of a message whose packets are one train with this operation.
+Op last_of(Op op) {
+  switch (op) {
+    case Op::kSendOnly:
+      return Op::kSendLast;
+    case Op::kSendOnlyImm:
+      return Op::kSendLastImm;
+    case Op::kSendOnlyInv:
+      return Op::kSendLastInv;
+    case Op::kWriteOnly:
+      return Op::kWriteLast;
+    case Op::kWriteOnlyImm:
+      return Op::kWriteLastImm;
+    case Op::kReadResponseOnly:
+      return Op::kReadResponseLast;
+    default:
+      return op;
+  }
+}
+
+}  // namespace
+
+std::optional<Train> Train::parse(std::span<const std::byte> frame, std::uint32_t packets) {
+  Train train;
+  Route route;
+  if (packets < 2 || parse_route(frame, route, train.at_) != ParseResult::kOk) return {};
+  train.frame_ = frame;
+  train.packets_ = packets;
+  train.bth_ = train.at_.udp() + kUdp;
+  if (frame.size() < train.bth_ + kBth) return {};
+  train.opcode_ = std::to_integer<std::uint8_t>(frame[train.bth_]);
+  const OpTraits& t = traits_of(train.opcode_);
+  if ((!t.send && !t.write && !is_response(train.opcode_)) || t.deth) return {};
+  const std::size_t pad = frames::get8(frame, train.bth_ + kFlags) >> 4 & 3;
+  const std::size_t headers = train.bth_ + t.header_bytes;
+  if (frame.size() < headers + pad + kIcrc) return {};
+  train.payload_ = frame.subspan(headers, frame.size() - headers - pad - kIcrc);
+  // Path MTUs are powers of two.
+  const std::size_t all = train.payload_.size();
+  train.mtu_ = std::bit_ceil((all + packets - 1) / packets);
+  if (all > kMaxBytes || all <= (packets - 1) * train.mtu_) return {};
+  return train;
+}
+
+Op Train::op(std::uint32_t i) const {
+  const OpTraits& t = traits_of(opcode_);
+  if (i == packets_ - 1 && t.last) return last_of(op_of(opcode_));
+  const bool first = i == 0 && t.first;
+  if (t.send) return first ? Op::kSendFirst : Op::kSendMiddle;
+  if (t.write) return first ? Op::kWriteFirst : Op::kWriteMiddle;
+  return first ? Op::kReadResponseFirst : Op::kReadResponseMiddle;
+}
+
+std::span<const std::byte> Train::payload(std::uint32_t i) const {
+  assert(i < packets_);
+  const std::size_t offset = i * mtu_;
+  return payload_.subspan(offset, std::min(mtu_, payload_.size() - offset));
+}
+
+std::size_t Train::bytes(std::uint32_t i) const {
+  const auto transport = Transport{static_cast<std::uint8_t>(opcode_ & kClassMask)};
+  const std::size_t payload = this->payload(i).size();
+  return std::max(frames::kMinFrame,
+                  bth_ + traits(transport, op(i)).header_bytes + payload + pad_of(payload) + kIcrc);
+}
+
+std::size_t Train::bytes() const {
+  const std::size_t middle = packets_ == 2 ? 0 : (packets_ - 2) * bytes(1);
+  return bytes(0) + middle + bytes(packets_ - 1);
+}
+
+// Copies the extension headers of one packet.
+void Train::copy_extensions(const OpTraits& to, std::span<std::byte> out) const {
+  const OpTraits& from = traits_of(opcode_);
+  const std::byte* in = frame_.data() + bth_ + kBth;
+  const auto take = [&](bool has, bool wants, std::size_t bytes) {
+    if (has && wants) {
+      std::copy_n(in, bytes, out.begin());
+      out = out.subspan(bytes);
+    }
+    if (has) in += bytes;
+  };
+  take(from.xrceth, to.xrceth, 4);
+  take(from.reth, to.reth, 16);
+  take(from.aeth, to.aeth, 4);
+  take(from.imm, to.imm, 4);
+  take(from.ieth, to.ieth, 4);
+}
+
+void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
+  assert(out.size() == bytes(i));
+  const auto piece = payload(i);
+  const std::size_t pad = pad_of(piece.size());
+  const std::uint8_t opcode =
+      static_cast<std::uint8_t>((opcode_ & kClassMask) | static_cast<unsigned>(op(i)));
+  const OpTraits& t = traits_of(opcode);
+  const std::size_t data = bth_ + t.header_bytes;
+  const std::size_t icrc = data + piece.size() + pad;
+
+  std::ranges::copy(frame_.first(bth_ + kBth), out.begin());
+  const auto udp_len = static_cast<std::uint16_t>(icrc + kIcrc - at_.udp());
+  frames::put16(out, at_.udp() + kUdpLength, udp_len);
+  if (at_.ipv4) {
+    const auto ip = out.subspan(at_.ip, at_.ip_header);
+    frames::put16(ip, kIpv4Length, static_cast<std::uint16_t>(at_.ip_header + udp_len));
+    frames::put16(ip, kIpv4Id, static_cast<std::uint16_t>(frames::get16(ip, kIpv4Id) + i));
+    frames::put16(ip, kIpv4Checksum, 0);
+    frames::put16(ip, kIpv4Checksum, frames::ipv4_checksum(ip.first<frames::kIpv4>()));
+  } else {
+    frames::put16(out, at_.ip + kIpv6Length, udp_len);
+  }
+
+  const auto bth = out.subspan(bth_, kBth);
+  std::uint8_t flags = frames::get8(bth, kFlags) & static_cast<std::uint8_t>(~kPadBits);
+  if (i != packets_ - 1) {
+    flags &= static_cast<std::uint8_t>(~kSolicitedBit);
+    bth[kAckReq] &= std::byte{static_cast<std::uint8_t>(~kAckReqBit)};
+  }
+  const std::uint32_t psn = frames::get32(bth, kAckReq) & 0xffffff;
+  bth[0] = std::byte{opcode};
+  bth[kFlags] = std::byte{static_cast<std::uint8_t>(flags | pad << 4)};
+  const std::uint32_t next = Psn(psn).plus(i).value();
+  bth[kPsn] = static_cast<std::byte>(next >> 16);
+  frames::put16(bth, kPsn + 1, static_cast<std::uint16_t>(next));
+
+  copy_extensions(t, out.subspan(bth_ + kBth, t.header_bytes - kBth));
+  std::ranges::copy(piece, out.subspan(data).begin());
+  std::ranges::fill(out.subspan(data + piece.size()), std::byte{0});
+  if (with == Icrc::kPresent) write_icrc(out, FrameParts{at_.ip, bth_, icrc, at_.ipv4});
+}
+
+}  // namespace tern

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A train: consecutive packets of a message in one frame (WireFrame::train), as devices of one host
+// exchange them.
+//
+// The frame has the headers of its first packet, and the extension headers that only its last
+// packet has. Its opcode says whether the first and the last packet of the message are among them.
+// The payload of all packets follows, padding, and space for an ICRC. The UDP length is 0: a train
+// that is taken for a single packet is malformed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "wire/codec.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Train {
+ public:
+  // Limit of a train's payload, in bytes: an eighth of what waits in a port of ternd by default.
+  static constexpr std::uint32_t kMaxBytes = 64 * 1024;
+
+  // Returns nothing if the frame is no train of that many packets. The frame must outlive the
+  // object.
+  [[nodiscard]] static std::optional<Train> parse(std::span<const std::byte> frame,
+                                                  std::uint32_t packets);
+
+  [[nodiscard]] std::uint32_t packets() const { return packets_; }
+  // Bytes of the frames of all packets.
+  [[nodiscard]] std::size_t bytes() const;
+  // Bytes of the frame of packet `i`.
+  [[nodiscard]] std::size_t bytes(std::uint32_t i) const;
+  // Writes that frame to `out`, which has bytes(i) bytes.
+  void write(std::uint32_t i, std::span<std::byte> out, Icrc with = Icrc::kPresent) const;
+
+ private:
+  Train() = default;
+  [[nodiscard]] Op op(std::uint32_t i) const;
+  [[nodiscard]] std::span<const std::byte> payload(std::uint32_t i) const;
+  void copy_extensions(const OpTraits& to, std::span<std::byte> out) const;
+
+  std::span<const std::byte> frame_;
+  std::span<const std::byte> payload_;  // of all packets
+  FrameLayout at_;
+  std::size_t bth_ = 0;  // offset
+  std::uint32_t packets_ = 0;
+  std::size_t mtu_ = 0;  // payload of all packets but the last
+  std::uint8_t opcode_ = 0;
+};
+
+}  // namespace tern

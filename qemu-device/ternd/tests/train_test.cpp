@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Trains in the switch: they pass whole between guests, and whoever needs their packets gets those.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <numeric>
+#include <vector>
+
+#include "frames.h"
+#include "switch.h"
+#include "wire/train.h"
+
+namespace tern::daemon {
+namespace {
+
+struct User final : PortUser {
+  void frames_wait() override {}
+  void room() override { ++rooms; }
+  unsigned rooms = 0;
+};
+
+class TrainTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kPackets = 4;
+  static constexpr std::size_t kMtu = 4096;
+
+  TrainTest() {
+    fabric.set_clock([this] { return now; });
+    const Train parts = *Train::parse(bytes, kPackets);
+    for (std::uint32_t i = 0; i < kPackets; ++i) {
+      packets.emplace_back(parts.bytes(i));
+      parts.write(i, packets.back());
+      unfinished.emplace_back(parts.bytes(i));
+      parts.write(i, unfinished.back(), Icrc::kDeferred);
+    }
+  }
+  ~TrainTest() override { engine.free(made); }
+  // A port with the station that the train goes to.
+  void add(Port::Kind kind = Port::Kind::kGuest, const PortPolicy& policy = {}) {
+    fabric.add("sender", users.emplace_back(), kQueue).set_link(true);
+    fabric.add("receiver", users.emplace_back(), kQueue, kind).set_link(true);
+    learn();
+    to().set_policy(policy);
+  }
+  void learn(bool tagged = false) {
+    Bytes f(64);
+    std::ranges::copy(std::span(bytes).first<6>(), f.begin() + 6);
+    if (tagged) {
+      f[12] = std::byte{0x81};
+      f[15] = std::byte{5};
+    }
+    to().send(f, now);
+    while (!from().front(now, nullptr).empty()) from().pop();
+  }
+  Port& from() { return fabric.ports().at(0); }
+  Port& to() { return fabric.ports().at(1); }
+  WireFrame train() const { return {made.bytes, Icrc::kDeferred, kPackets}; }
+  Port::Sent send() { return from().send(train(), now, made.batch); }
+  std::vector<Bytes> take(std::size_t most = 100) {
+    std::vector<Bytes> taken;
+    for (WireFrame f = to().front(now, nullptr); !f.empty() && taken.size() < most;
+         f = to().front(now, nullptr)) {
+      taken.emplace_back(f.bytes.begin(), f.bytes.end());
+      EXPECT_EQ(f.train, 1U);
+      to().pop();
+    }
+    to().release();
+    return taken;
+  }
+  [[nodiscard]] std::size_t wire_bytes() const {
+    return std::accumulate(packets.begin(), packets.end(), std::size_t{0},
+                           [](std::size_t sum, const Bytes& p) { return sum + p.size(); });
+  }
+  void expect_counted() {
+    EXPECT_EQ(from().counters().in_frames, kPackets);
+    EXPECT_EQ(from().counters().in_bytes, wire_bytes());
+    EXPECT_EQ(to().counters().out_frames, kPackets);
+    EXPECT_EQ(to().counters().out_bytes, wire_bytes());
+  }
+  void expect_divided(const std::vector<Bytes>& expected) {
+    EXPECT_EQ(send(), Port::Sent::kTaken);
+    now += 1000;  // longer than any policy delays them
+    EXPECT_THAT(take(), testing::ElementsAreArray(expected));
+  }
+
+  Engine engine;
+  const Bytes bytes = engine.make_roce((kPackets - 1) * kMtu + 7, kPackets);
+  const EffectsBatch::Frame made = engine.make(bytes);
+  std::vector<Bytes> packets;     // as frames
+  std::vector<Bytes> unfinished;  // the same without ICRC
+  Switch fabric;
+  std::deque<User> users;
+  std::uint64_t now = 1'000'000'000;
+};
+
+TEST_F(TrainTest, PassesWholeBetweenGuests) {
+  add();
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  const WireFrame front = to().front(now, nullptr);
+  EXPECT_EQ(front.train, kPackets);
+  EXPECT_FALSE(front.finished());
+  EXPECT_EQ(front.bytes.data(), made.bytes.data()) << "not copied";
+  to().pop();
+  expect_counted();
+}
+
+TEST_F(TrainTest, AnUplinkGetsPackets) {
+  add(Port::Kind::kUplink);
+  expect_divided(packets);
+  expect_counted();
+}
+
+TEST_F(TrainTest, PoliciesDecideAboutPackets) {
+  for (const PortPolicy& policy :
+       {PortPolicy{.drop = true}, PortPolicy{.rate = 1'000'000'000'000},
+        PortPolicy{.red_min = 1 << 19, .red_max = 1 << 20}, PortPolicy{.loss = 1e-9},
+        PortPolicy{.queue = std::uint64_t{24} * 1024}}) {
+    if (fabric.ports().empty()) add();
+    to().set_policy(policy);
+    expect_divided(unfinished);
+  }
+  to().set_policy({.loss = 1.0});
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  EXPECT_EQ(to().counters().out_lost, kPackets);
+}
+
+TEST_F(TrainTest, AnAccessPortTagsPackets) {
+  add();
+  from().set_policy({.vlan = 5});
+  learn(true);
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  const auto taken = take();
+  ASSERT_EQ(taken.size(), kPackets);
+  for (std::uint32_t i = 0; i < kPackets; ++i) EXPECT_EQ(taken[i].size(), packets[i].size() + 4);
+}
+
+TEST_F(TrainTest, TheTapSeesPackets) {
+  std::vector<Bytes> seen;
+  fabric.set_tap([&](const Port&, std::span<const std::byte> f, std::uint64_t) {
+    if (f.size() > 64) seen.emplace_back(f.begin(), f.end());
+  });
+  add();
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  EXPECT_EQ(to().front(now, nullptr).train, kPackets);
+  EXPECT_THAT(seen, testing::ElementsAreArray(packets));
+}
+
+TEST_F(TrainTest, UnknownStationsAreSentPackets) {
+  fabric.add("sender", users.emplace_back(), kQueue).set_link(true);
+  fabric.add("receiver", users.emplace_back(), kQueue).set_link(true);
+  expect_divided(unfinished);
+}
+
+TEST_F(TrainTest, WithoutABatchItIsCopiedInPackets) {
+  add();
+  EXPECT_EQ(from().send(train(), now), Port::Sent::kTaken);
+  EXPECT_THAT(take(), testing::ElementsAreArray(unfinished));
+}
+
+// A slow port must not keep more of the sender's memory.
+TEST_F(TrainTest, WhenNoBatchCanBeHeldItIsCopiedInPackets) {
+  add();
+  std::vector<EffectsBatch::Frame> held;
+  while (made.batch->can_hold()) {
+    held.push_back(engine.make(frame_of(64, 1)));
+    ASSERT_TRUE(held.back().batch->hold());
+    ASSERT_LE(held.size(), EffectsPool::kMaxHeld);
+  }
+  expect_divided(unfinished);
+  for (const auto& frame : held) {
+    frame.batch->release(1);
+    engine.free(frame);
+  }
+}
+
+TEST_F(TrainTest, AFullQueueBlocksIt) {
+  add();
+  unsigned sent = 0;
+  while (send() == Port::Sent::kTaken) ++sent;
+  EXPECT_EQ(sent, kQueue / bytes.size());
+  EXPECT_EQ(to().front(now, nullptr).train, kPackets);
+  for (unsigned i = 0; i < sent; ++i) to().pop();
+  to().release();
+  EXPECT_EQ(users[0].rooms, 1U);
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+}
+
+TEST_F(TrainTest, APortThatIsStuckLosesAllPackets) {
+  add();
+  while (send() == Port::Sent::kTaken) {
+  }
+  now += 2 * Switch::kWatchdog;
+  EXPECT_EQ(from().send(train(), now, made.batch), Port::Sent::kTaken);
+  EXPECT_EQ(to().counters().out_discards, kPackets);
+}
+
+// The queue of an uplink is full in the middle of a train: the next call sends the rest.
+TEST_F(TrainTest, BlockedInTheMiddle) {
+  add(Port::Kind::kUplink);
+  std::vector<Bytes> expected;
+  std::vector<Bytes> taken;
+  unsigned blocked = 0;
+  for (unsigned round = 0; round < 50; ++round) {
+    while (send() == Port::Sent::kBlocked) {
+      ++blocked;
+      for (const Bytes& f : take(5)) taken.push_back(f);
+      while (to().queue_length() > kQueue / 2)
+        for (const Bytes& f : take(1)) taken.push_back(f);
+    }
+    expected.insert(expected.end(), packets.begin(), packets.end());
+    ++now;
+  }
+  for (const Bytes& f : take(1000)) taken.push_back(f);
+  EXPECT_GT(blocked, 5U);
+  EXPECT_EQ(taken.size(), expected.size());
+  EXPECT_TRUE(taken == expected);
+  EXPECT_EQ(from().counters().in_frames, expected.size());
+}
+
+// As when the receiver's hypervisor goes.
+TEST_F(TrainTest, ItsPacketsCountAsDiscarded) {
+  add();
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  to().discard();
+  EXPECT_EQ(to().counters().out_discards, kPackets);
+}
+
+}  // namespace
+}  // namespace tern::daemon
