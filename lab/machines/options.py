@@ -23,9 +23,9 @@ def arguments():
         "--adapters", metavar="N", type=int, default=1,
         help="number of tern adapters in each machine; those with the same number share a wire (1)")
     p.add_argument(
-        "--front", choices=FRONTS, default=os.environ.get("TERN_FRONT", FRONTS[0]), help=
-        "who has the adapters: our QEMU, or ternd with Debian testing's QEMU (auto: ternd if each of its "
-        "threads and each processor of a machine can have a processor)")
+        "--front", choices=FRONTS, default=os.environ.get("TERN_FRONT", FRONTS[0]),
+        help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU (auto: ternd on a "
+        "host with more processors than the machines have processors and adapters)")
     p.add_argument(
         "--two-hosts", action="store_true",
         help="with --front vfio-user: odd machines on one host, even ones on another, "
@@ -155,7 +155,7 @@ def arguments():
 def choose_front(p, a):
     """Sets a.front. ternd is much faster between machines if its threads need not share processors
     with theirs, and needs no QEMU of ours; otherwise our QEMU is faster
-    (Documentation/performance.rst). Some options need one of them."""
+    (Documentation/ternd.rst). Some options need one of them."""
     if a.front not in FRONTS:
         p.error(f"TERN_FRONT is {a.front}, not {', '.join(FRONTS)}")
     if a.front != "auto":

@@ -206,21 +206,21 @@ Port::Outcome Port::offer(Port& from, const Passing& passing) {
   } else if (passing.vlan != 0 && !passing.tagged) {
     change.tag = {TagChange::Kind::kInsert, passing.vlan};
   }
-  const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
-  if (passing.frame.train > 1) {
-    if (!takes_whole(passing, change)) return Outcome::kDivide;
-    if (!queue_.put_train(passing.frame, passing.bytes, passing.time, limit, *passing.batch))
-      return full(from, passing, Fate::kPass);
-    from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
-    return Outcome::kTaken;
-  }
-  const Fate fate = chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
+  const bool train = passing.frame.train > 1;
+  if (train && !takes_whole(passing, change)) return Outcome::kDivide;
+  const Fate fate = !train && chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
   if (fate == Fate::kLose) return Outcome::kTaken;
-  change.congestion = fate == Fate::kMark;
-  change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
-  if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
-    return full(from, passing, fate);
-  if (change.congestion) add(out_marked_);
+  const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
+  if (train) {
+    if (!queue_.put_train(passing.frame, passing.bytes, passing.time, limit, *passing.batch))
+      return full(from, passing, fate);
+  } else {
+    change.congestion = fate == Fate::kMark;
+    change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
+    if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
+      return full(from, passing, fate);
+    if (change.congestion) add(out_marked_);
+  }
   from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
   return Outcome::kTaken;
 }
@@ -505,21 +505,10 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
 }
 
 void Switch::show(const Port& from, const Port::Passing& passing) const {
-  const std::span<const std::byte> frame = passing.frame.bytes;
-  if (passing.frame.finished()) return tap_(from, frame, passing.time);
+  const auto tap = [&](std::span<const std::byte> frame) { tap_(from, frame, passing.time); };
+  if (passing.frame.finished()) return tap(passing.frame.bytes);
   std::array<std::byte, EgressQueue::kFrameMax> storage;
-  if (passing.frame.train == 1) {
-    const auto copy = std::span(storage).first(frame.size());
-    std::ranges::copy(frame, copy.begin());
-    write_icrc(copy);
-    return tap_(from, copy, passing.time);
-  }
-  const auto train = Train::parse(frame, passing.frame.train);
-  for (std::uint32_t i = 0; i < train->packets(); ++i) {
-    const auto packet = std::span(storage).first(train->bytes(i));
-    train->write(i, packet);
-    tap_(from, packet, passing.time);
-  }
+  (void)finish(passing.frame, storage, tap);  // send_train() has parsed it
 }
 
 Port::Outcome Switch::send(Port& from, Port::Passing& passing) {

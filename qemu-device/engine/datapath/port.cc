@@ -26,21 +26,10 @@ Port::~Port() = default;
 
 // ---- receiving ----
 
-// Calls use() with each of the frames that an unfinished one stands for.
 template <class Use>
 void Port::finish(const WireFrame& frame, Use use) {
-  if (frame.train == 1) {
-    finished_.assign(frame.bytes.begin(), frame.bytes.end());
-    write_icrc(finished_);
-    return use(finished_);
-  }
-  const auto train = Train::parse(frame.bytes, frame.train);
-  if (!train) return datapath_.counters.add(TERN_CNT_RX_MALFORMED);
-  for (std::uint32_t i = 0; i < train->packets(); ++i) {
-    finished_.resize(train->bytes(i));
-    train->write(i, finished_);
-    use(finished_);
-  }
+  finished_.resize(frame.bytes.size());  // a train is longer than each of its packets
+  if (!tern::finish(frame, finished_, use)) datapath_.counters.add(TERN_CNT_RX_MALFORMED);
 }
 
 void Port::receive(const WireFrame& frame) {

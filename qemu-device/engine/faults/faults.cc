@@ -5,13 +5,13 @@
 #include <cstring>
 #include <utility>
 
+#include "wire/bth.h"
 #include "wire/codec.h"
 
 namespace tern {
 
 namespace {
 
-constexpr std::size_t kIcrc = 4;
 constexpr std::size_t kQpByte = 7;  // last byte of the QP number in the BTH
 constexpr std::size_t kPsnByte = 11;
 constexpr std::uint64_t kMillion = 1'000'000;

@@ -27,7 +27,7 @@ struct Made {
 class DeferredIcrcTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kBytes = 1000;
-  static constexpr std::uint32_t kThree = 3000;  // of three packets
+  static constexpr std::uint32_t kThree = 3000;  // bytes of three packets
   Sim sim;
   TestNode a{sim, {.unfinished_frames = true}};
   TestNode b{sim};

@@ -126,7 +126,7 @@ TEST_P(Train, Messages) {
 
 // The receiver is not ready for the second message until the sender has waited.
 TEST_P(Train, NoReceive) {
-  if (type() != TERN_QPT_RC) GTEST_SKIP() << "nobody waits";
+  if (type() != TERN_QPT_RC) GTEST_SKIP() << "UC has no RNR NAK: its sender does not wait";
   const Outcome out = expect_same([](Sim& sim, TestQp& qa, TestQp& qb, TestMr& src, TestMr& dst) {
     qb.post_recv({dst.sge(0, 64 * kMtu)}, 1);
     for (std::uint64_t id = 1; id < 4; ++id) qa.post(send({src.sge(0, 40 * kMtu)}).id(id));

@@ -15,6 +15,7 @@
 #include "frames/header_view.h"
 #include "frames/layout.h"
 #include "tern_hw.hpp"
+#include "wire/bth.h"
 
 namespace tern {
 
@@ -25,17 +26,8 @@ using frames::kEthernet, frames::kTag, frames::kIpv4, frames::kIpv6, frames::kUd
 using frames::kIpv4FragmentMask, frames::kUdpProtocol;
 using frames::kIpv4Type, frames::kIpv6Type, frames::kVlanType;
 
-constexpr std::size_t kIcrc = 4;
-
 constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::uint8_t kDefaultHopLimit = 64;
-
-constexpr std::uint8_t kBthSolicited = 0x80;
-constexpr std::uint8_t kBthMigReq = 0x40;
-constexpr std::uint8_t kBthFecn = 0x80;
-constexpr std::uint8_t kBthBecn = 0x40;
-constexpr std::uint8_t kBthAckReq = 0x80;
-constexpr std::uint8_t kClassMask = 0xe0;
 
 // The ICRC starts with the masked LRH, IP header, UDP header and BTH.
 constexpr std::size_t kMaxMasked = 8 + kIpv6 + kUdp + kBth;
@@ -315,8 +307,6 @@ void write_ethernet(HeaderCursor<std::byte>& cursor, const Route& r) {
   HeaderWriter<2>(cursor.take<2>()).u16<0>(r.ipv4 ? kIpv4Type : kIpv6Type);
 }
 
-std::size_t pad_of(std::uint64_t payload) { return static_cast<std::size_t>(-payload & 3); }
-
 // Bytes from the UDP header to the ICRC, both included.
 std::size_t udp_length(const Packet& p) {
   const auto payload = static_cast<std::size_t>(p.payload.size());
@@ -390,8 +380,8 @@ ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at
   const HeaderReader<kBth> bth(cursor.take<kBth>());
 
   const std::uint8_t opcode = bth.u8<0>();
-  const auto transport = Transport{static_cast<std::uint8_t>(opcode & kClassMask)};
-  const auto op = Op{static_cast<std::uint8_t>(opcode & ~kClassMask)};
+  const Transport transport = class_of(opcode);
+  const Op op = op_of(opcode);
   const OpTraits& t = traits(transport, op);
   const std::size_t headers = t.header_bytes;
   const std::size_t pad = (bth.u8<1>() >> 4) & 3;

@@ -8,6 +8,7 @@
 #include "frames/bytes.h"
 #include "frames/checksum.h"
 #include "frames/layout.h"
+#include "wire/bth.h"
 
 namespace tern {
 
@@ -16,20 +17,11 @@ namespace {
 using frames::kIpv4Checksum, frames::kIpv4Id, frames::kIpv4Length, frames::kIpv6Length;
 using frames::kUdp, frames::kUdpLength;
 
-constexpr std::size_t kIcrc = 4;
-constexpr std::uint8_t kClassMask = 0xe0;
-
 // Bytes of a BTH.
 constexpr std::size_t kFlags = 1;  // solicited event, MigReq and pad count
 constexpr std::size_t kAckReq = 8;
 constexpr std::size_t kPsn = 9;
-constexpr std::uint8_t kSolicitedBit = 0x80;
 constexpr std::uint8_t kPadBits = 0x30;
-constexpr std::uint8_t kAckReqBit = 0x80;
-
-std::size_t pad_of(std::size_t payload) { return -payload & 3; }
-
-Op op_of(std::uint8_t opcode) { return Op{static_cast<std::uint8_t>(opcode & ~kClassMask)}; }
 
 bool is_response(std::uint8_t opcode) {
   const Op op = op_of(opcode);
@@ -64,13 +56,12 @@ std::optional<Train> Train::parse(std::span<const std::byte> frame, std::uint32_
   if (packets < 2 || parse_route(frame, route, train.at_) != ParseResult::kOk) return {};
   train.frame_ = frame;
   train.packets_ = packets;
-  train.bth_ = train.at_.udp() + kUdp;
-  if (frame.size() < train.bth_ + kBth) return {};
-  train.opcode_ = std::to_integer<std::uint8_t>(frame[train.bth_]);
+  if (frame.size() < train.bth() + kBth) return {};
+  train.opcode_ = std::to_integer<std::uint8_t>(frame[train.bth()]);
   const OpTraits& t = traits_of(train.opcode_);
   if ((!t.send && !t.write && !is_response(train.opcode_)) || t.deth) return {};
-  const std::size_t pad = frames::get8(frame, train.bth_ + kFlags) >> 4 & 3;
-  const std::size_t headers = train.bth_ + t.header_bytes;
+  const std::size_t pad = frames::get8(frame, train.bth() + kFlags) >> 4 & 3;
+  const std::size_t headers = train.bth() + t.header_bytes;
   if (frame.size() < headers + pad + kIcrc) return {};
   train.payload_ = frame.subspan(headers, frame.size() - headers - pad - kIcrc);
   // Path MTUs are powers of two.
@@ -89,6 +80,12 @@ Op Train::op(std::uint32_t i) const {
   return first ? Op::kReadResponseFirst : Op::kReadResponseMiddle;
 }
 
+// Opcode of packet `i`.
+std::uint8_t Train::opcode(std::uint32_t i) const {
+  return static_cast<std::uint8_t>(static_cast<unsigned>(class_of(opcode_)) |
+                                   static_cast<unsigned>(op(i)));
+}
+
 std::span<const std::byte> Train::payload(std::uint32_t i) const {
   assert(i < packets_);
   const std::size_t offset = i * mtu_;
@@ -96,10 +93,9 @@ std::span<const std::byte> Train::payload(std::uint32_t i) const {
 }
 
 std::size_t Train::bytes(std::uint32_t i) const {
-  const auto transport = Transport{static_cast<std::uint8_t>(opcode_ & kClassMask)};
   const std::size_t payload = this->payload(i).size();
   return std::max(frames::kMinFrame,
-                  bth_ + traits(transport, op(i)).header_bytes + payload + pad_of(payload) + kIcrc);
+                  bth() + traits_of(opcode(i)).header_bytes + payload + pad_of(payload) + kIcrc);
 }
 
 std::size_t Train::bytes() const {
@@ -110,7 +106,7 @@ std::size_t Train::bytes() const {
 // Copies the extension headers of one packet.
 void Train::copy_extensions(const OpTraits& to, std::span<std::byte> out) const {
   const OpTraits& from = traits_of(opcode_);
-  const std::byte* in = frame_.data() + bth_ + kBth;
+  const std::byte* in = frame_.data() + bth() + kBth;
   const auto take = [&](bool has, bool wants, std::size_t bytes) {
     if (has && wants) {
       std::copy_n(in, bytes, out.begin());
@@ -129,13 +125,12 @@ void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
   assert(out.size() == bytes(i));
   const auto piece = payload(i);
   const std::size_t pad = pad_of(piece.size());
-  const std::uint8_t opcode =
-      static_cast<std::uint8_t>((opcode_ & kClassMask) | static_cast<unsigned>(op(i)));
+  const std::uint8_t opcode = this->opcode(i);
   const OpTraits& t = traits_of(opcode);
-  const std::size_t data = bth_ + t.header_bytes;
+  const std::size_t data = bth() + t.header_bytes;
   const std::size_t icrc = data + piece.size() + pad;
 
-  std::ranges::copy(frame_.first(bth_ + kBth), out.begin());
+  std::ranges::copy(frame_.first(bth() + kBth), out.begin());
   const auto udp_len = static_cast<std::uint16_t>(icrc + kIcrc - at_.udp());
   frames::put16(out, at_.udp() + kUdpLength, udp_len);
   if (at_.ipv4) {
@@ -148,11 +143,11 @@ void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
     frames::put16(out, at_.ip + kIpv6Length, udp_len);
   }
 
-  const auto bth = out.subspan(bth_, kBth);
+  const auto bth = out.subspan(this->bth(), kBth);
   std::uint8_t flags = frames::get8(bth, kFlags) & static_cast<std::uint8_t>(~kPadBits);
   if (i != packets_ - 1) {
-    flags &= static_cast<std::uint8_t>(~kSolicitedBit);
-    bth[kAckReq] &= std::byte{static_cast<std::uint8_t>(~kAckReqBit)};
+    flags &= static_cast<std::uint8_t>(~kBthSolicited);
+    bth[kAckReq] &= std::byte{static_cast<std::uint8_t>(~kBthAckReq)};
   }
   const std::uint32_t psn = frames::get32(bth, kAckReq) & 0xffffff;
   bth[0] = std::byte{opcode};
@@ -161,10 +156,10 @@ void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
   bth[kPsn] = static_cast<std::byte>(next >> 16);
   frames::put16(bth, kPsn + 1, static_cast<std::uint16_t>(next));
 
-  copy_extensions(t, out.subspan(bth_ + kBth, t.header_bytes - kBth));
+  copy_extensions(t, out.subspan(this->bth() + kBth, t.header_bytes - kBth));
   std::ranges::copy(piece, out.subspan(data).begin());
   std::ranges::fill(out.subspan(data + piece.size()), std::byte{0});
-  if (with == Icrc::kPresent) write_icrc(out, FrameParts{at_.ip, bth_, icrc, at_.ipv4});
+  if (with == Icrc::kPresent) write_icrc(out, FrameParts{at_.ip, this->bth(), icrc, at_.ipv4});
 }
 
 }  // namespace tern

@@ -8,6 +8,7 @@
 // that is taken for a single packet is malformed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,17 +39,39 @@ class Train {
 
  private:
   Train() = default;
+  [[nodiscard]] std::size_t bth() const { return at_.udp() + frames::kUdp; }  // offset
   [[nodiscard]] Op op(std::uint32_t i) const;
+  [[nodiscard]] std::uint8_t opcode(std::uint32_t i) const;
   [[nodiscard]] std::span<const std::byte> payload(std::uint32_t i) const;
   void copy_extensions(const OpTraits& to, std::span<std::byte> out) const;
 
   std::span<const std::byte> frame_;
-  std::span<const std::byte> payload_;  // of all packets
+  std::span<const std::byte> payload_;  // the payload of all packets
   FrameLayout at_;
-  std::size_t bth_ = 0;  // offset
   std::uint32_t packets_ = 0;
   std::size_t mtu_ = 0;  // payload of all packets but the last
   std::uint8_t opcode_ = 0;
 };
+
+// Calls use() with each frame that an unfinished one stands for, with its ICRC. They are made in
+// `storage`, one after the other, which has space for the longest. Returns false if the frame has
+// not as many packets as it says.
+template <class Use>
+[[nodiscard]] bool finish(const WireFrame& frame, std::span<std::byte> storage, Use use) {
+  if (frame.train == 1) {
+    const auto copy = storage.first(frame.bytes.size());
+    std::ranges::copy(frame.bytes, copy.begin());
+    write_icrc(copy);
+    use(copy);
+    return true;
+  }
+  const auto train = Train::parse(frame.bytes, frame.train);
+  for (std::uint32_t i = 0; train && i < train->packets(); ++i) {
+    const auto packet = storage.first(train->bytes(i));
+    train->write(i, packet);
+    use(packet);
+  }
+  return train.has_value();
+}
 
 }  // namespace tern
