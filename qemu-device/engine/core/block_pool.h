@@ -53,6 +53,13 @@ class BlockPool {
     ++free.number;
   }
 
+  // Takes over a block of `bytes` bytes that `from` has given out: give() returns it here.
+  void adopt(BlockPool& from, std::size_t bytes) {
+    const std::size_t size = std::size_t{1} << order_of(bytes);
+    from.taken_ -= size;
+    taken_ += size;
+  }
+
   // Whether much memory is taken. The owner should then take only enough for one step.
   [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
   void set_plenty(std::size_t bytes) { plenty_ = bytes; }
@@ -98,6 +105,11 @@ class Pooled {
     pool_->give(reinterpret_cast<std::byte*>(held_), sizeof(T));
     held_ = nullptr;
   }
+  // The T belongs to another pool from now on.
+  void move_to(BlockPool& pool) {
+    if (held_ != nullptr) pool.adopt(*pool_, sizeof(T));
+    pool_ = &pool;
+  }
   explicit operator bool() const { return held_ != nullptr; }
   T* operator->() const { return held_; }
   T& operator*() const { return *held_; }
@@ -137,6 +149,11 @@ class PooledRing {
   void pop() {
     ++head_;
     if (--size_ == 0) clear();
+  }
+  // The ring belongs to another pool from now on.
+  void move_to(BlockPool& pool) {
+    if (held_ != nullptr) pool.adopt(*pool_, capacity_ * sizeof(T));
+    pool_ = &pool;
   }
   // Removes all but the oldest element.
   void keep_front() { size_ = 1; }

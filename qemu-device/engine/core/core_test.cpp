@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <vector>
@@ -136,6 +138,25 @@ TEST(Timers, WithoutAnArmedOneThereIsNoDeadline) {
   EXPECT_EQ(log, std::vector<int>{1});
 }
 
+TEST(Timers, MoveWithTheirDeadlines) {
+  TimerQueue from, to;
+  std::vector<int> log;
+  Recorded a(from, log, 1), b(from, log, 2), c(to, log, 3), idle(from, log, 4);
+  a.timer.arm(30);
+  b.timer.arm_lazily(10);
+  b.timer.arm_lazily(20);
+  c.timer.arm(25);
+  for (Recorded* const timer : {&a, &b, &idle}) timer->timer.move_to(to);
+  EXPECT_EQ(from.next(), kNever);
+  EXPECT_FALSE(from.run(100, 10));
+  EXPECT_FALSE(to.run(29, 10));
+  EXPECT_EQ(log, (std::vector<int>{2, 3}));
+  a.timer.move_to(from);
+  EXPECT_EQ(to.next(), kNever);
+  EXPECT_EQ(from.next(), 30U);
+  EXPECT_FALSE(idle.timer.armed());
+}
+
 TEST(Timers, AgreeWithASortedListUnderRandomUse) {
   std::mt19937 random(7);
   TimerQueue queue;
@@ -198,6 +219,28 @@ TEST(PooledRing, HoldsABlockOnlyWhileItHasElements) {
   ring.pop();
   EXPECT_TRUE(ring.empty());
   EXPECT_EQ(pool.taken(), 0U);
+}
+
+TEST(PooledRing, MovesToAnotherPool) {
+  BlockPool from, to;
+  PooledRing<std::uint64_t> ring(from);
+  Pooled<std::array<std::byte, 100>> one(from);
+  ring.set_capacity(16);
+  ring.push(7);
+  one.take()[99] = std::byte{9};
+  const std::size_t taken = from.taken();
+  ring.move_to(to);
+  one.move_to(to);
+  EXPECT_EQ(from.taken(), 0U);
+  EXPECT_EQ(to.taken(), taken);
+  EXPECT_EQ(ring.front(), 7U);
+  EXPECT_EQ((*one)[99], std::byte{9});
+  ring.clear();
+  one.give();
+  EXPECT_EQ(to.taken(), 0U);
+  ring.push(8);
+  one.take();
+  EXPECT_EQ(from.taken(), 0U);
 }
 
 }  // namespace

@@ -44,25 +44,32 @@ void TimerQueue::remove(std::size_t i) {
 
 void Timer::arm(Nanos deadline) {
   set(deadline);
-  auto& heap = queue_.heap_;
+  auto& heap = queue_->heap_;
   if (index_ == kIdle) {
     index_ = heap.size();
     heap.push_back({deadline, this});
-    queue_.up(index_);
+    queue_->up(index_);
     return;
   }
   const bool later = deadline >= key();
   heap[index_].key = deadline;
   if (later) {
-    queue_.down(index_);
+    queue_->down(index_);
   } else {
-    queue_.up(index_);
+    queue_->up(index_);
   }
 }
 
 void Timer::cancel() {
   set(kNever);
-  if (index_ != kIdle) queue_.remove(index_);
+  if (index_ != kIdle) queue_->remove(index_);
+}
+
+void Timer::move_to(TimerQueue& queue) {
+  const Nanos deadline = deadline_;
+  cancel();
+  queue_ = &queue;
+  if (deadline != kNever) arm(deadline);
 }
 
 bool TimerQueue::run(Nanos now, unsigned limit) {

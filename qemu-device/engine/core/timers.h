@@ -14,7 +14,7 @@ class TimerQueue;
 class Timer {
  public:
   Timer(TimerQueue& queue, void (*expired)(void*), void* context)
-      : queue_(queue), expired_(expired), context_(context) {}
+      : queue_(&queue), expired_(expired), context_(context) {}
   ~Timer() { cancel(); }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
@@ -29,13 +29,15 @@ class Timer {
   }
   void cancel_lazily() { set(kNever); }
   [[nodiscard]] bool armed() const { return deadline_ != kNever; }
+  // Moves the timer to another queue; it keeps its deadline.
+  void move_to(TimerQueue& queue);
 
  private:
   friend class TimerQueue;
   static constexpr std::size_t kIdle = SIZE_MAX;
   [[nodiscard]] Nanos key() const;
   void set(Nanos deadline);
-  TimerQueue& queue_;
+  TimerQueue* queue_;
   void (*expired_)(void*);
   void* context_;
   Nanos deadline_ = kNever;
@@ -64,10 +66,10 @@ class TimerQueue {
   std::size_t armed_ = 0;  // number of armed timers; all are in the heap
 };
 
-inline Nanos Timer::key() const { return queue_.heap_[index_].key; }
+inline Nanos Timer::key() const { return queue_->heap_[index_].key; }
 
 inline void Timer::set(Nanos deadline) {
-  queue_.armed_ += std::size_t{deadline != kNever} - std::size_t{armed()};
+  queue_->armed_ += std::size_t{deadline != kNever} - std::size_t{armed()};
   deadline_ = deadline;
 }
 

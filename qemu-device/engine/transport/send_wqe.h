@@ -97,6 +97,11 @@ class SendWindow {
   // Makes space for WQE `next` besides those in [first, next), which may move. `next - first` is
   // less than limit().
   void make_room(std::uint32_t first, std::uint32_t next);
+  // The window belongs to another pool from now on.
+  void move_to(BlockPool& pool) {
+    if (wqes_ != nullptr) pool.adopt(*pool_, block_bytes());
+    pool_ = &pool;
+  }
   // Returns the memory to the pool. The window must be empty.
   void release();
 
