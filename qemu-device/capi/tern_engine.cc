@@ -122,7 +122,7 @@ void tern_engine_set_icrc_mode(TernEngine* e, TernIcrcMode mode) {
   }
 }
 
-void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.port.set_capture(capture); }
+void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.set_capture(capture); }
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 

@@ -531,7 +531,7 @@ void Adapter::set_removed(bool removed) {
 
 std::unique_ptr<Capture> Adapter::set_capture(std::unique_ptr<Capture> capture) {
   runner_->lock();
-  engine_->port.set_capture(capture != nullptr);
+  engine_->set_capture(capture != nullptr);
   // Frames made before may lack the ICRC: collect them before the capture begins.
   runner_->unlock_without_delivering();
   return std::exchange(capture_, std::move(capture));

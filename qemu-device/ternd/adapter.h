@@ -89,7 +89,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // Captures all frames of this adapter from now on; null ends the capture. Returns the previous
   // capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
-  [[nodiscard]] const Counters& counters() const { return engine_->datapath.counters; }
+  [[nodiscard]] Counters counters() const { return engine_->counters(); }
 
   // PortUser
   void frames_wait() override;

@@ -127,7 +127,7 @@ void Admin::enable() {
   if (const std::uint64_t record = join(record_hi_, record_lo_); record != 0)
     record_.emplace(record);
   page_shift_ = page_shift_reg_;
-  device_.datapath.enable(uar_pages());
+  for (unsigned i = 0; i < device_.lanes(); ++i) device_.lane(i).enable(uar_pages());
   device_.registry.status.enable();
 }
 
@@ -187,6 +187,8 @@ void AdminAccess::store_status(Context& context, const Admin& admin) {
 bool Admin::execute_waiting(std::uint32_t& budget) {
   static_assert(kMaxClearing == std::size_t{1} << kLogSizeMax);
   clear(budget);
+  if (head_ == tail_) return enabled() && waiting();
+  const Device::Alone alone(device_);
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
   for (unsigned n = 0;
        n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&

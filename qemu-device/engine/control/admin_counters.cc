@@ -9,7 +9,7 @@ namespace tern::commands {
 
 Status create_counter_set(Admin&, Device& device, const None&, Reply& reply) {
   if (device.registry.counter_sets.full()) return TERN_ST_NO_RESOURCE;
-  reply.set_id(device.registry.counter_sets.insert(std::make_unique<CounterSet>()));
+  reply.set_id(device.registry.counter_sets.insert(std::make_unique<CounterSet>(device.datapath)));
   return TERN_ST_OK;
 }
 
@@ -35,6 +35,7 @@ Status bind_counter_set(Admin&, Device& device, const tern_cmd_bind_counter_set&
   Qp* const qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
   CounterSet* const set = number != 0 ? device.registry.counter_sets.find(number) : nullptr;
   if (qp == nullptr || (number != 0 && set == nullptr)) return TERN_ST_BAD_HANDLE;
+  if (set != nullptr) device.join(set->lane_member, device.registry.member_of(*qp));
   qp->bind(set);
   return TERN_ST_OK;
 }

@@ -10,8 +10,9 @@ Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue&
                         Reply& reply) {
   if (!device.datapath.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
   std::uint32_t id;
-  const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)),
-                                                      device.datapath.uars, &id);
+  Cq* const cq = device.registry.cqs.find(le(cmd.cqn));
+  if (cq != nullptr) device.fix(cq->lane_member.group());
+  const Status st = device.port.ethernet.create_queue(cmd, cq, device.datapath.uars, &id);
   if (st == TERN_ST_OK) reply.set_id(id);
   return st;
 }
@@ -46,12 +47,16 @@ Status destroy_rss(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status create_flow(Admin&, Device& device, const tern_cmd_create_flow& cmd, Reply& reply) {
   std::uint32_t id;
   const Status st = device.port.ethernet.create_flow(cmd, &id);
-  if (st == TERN_ST_OK) reply.set_id(id);
-  return st;
+  if (st != TERN_ST_OK) return st;
+  device.update_lanes();
+  reply.set_id(id);
+  return TERN_ST_OK;
 }
 
 Status destroy_flow(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.port.ethernet.destroy_flow(id_of(cmd));
+  const Status st = device.port.ethernet.destroy_flow(id_of(cmd));
+  device.update_lanes();
+  return st;
 }
 
 Status create_flow_counter(Admin&, Device& device, const None&, Reply& reply) {

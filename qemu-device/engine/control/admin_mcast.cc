@@ -24,8 +24,9 @@ Status find_both(Device& device, const tern_cmd_mcast& cmd, Gid& group, Qp*& qp)
 Status attach_mcast(Admin&, Device& device, const tern_cmd_mcast& cmd, Reply&) {
   Gid group;
   Qp* qp;
-  const Status st = find_both(device, cmd, group, qp);
-  return st != TERN_ST_OK ? st : device.port.multicast.attach(group, *qp);
+  if (const Status st = find_both(device, cmd, group, qp); st != TERN_ST_OK) return st;
+  device.fix(device.registry.member_of(*qp).group());
+  return device.port.multicast.attach(group, *qp);
 }
 
 Status detach_mcast(Admin&, Device& device, const tern_cmd_mcast& cmd, Reply&) {

@@ -26,18 +26,25 @@ Status alloc_uar(Admin&, Device& device, const None&, Reply& reply) {
 }
 
 Status free_uar(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Status st = device.datapath.uars.free(id_of(cmd));
-  if (st == TERN_ST_OK) device.registry.dm_ops.unmap(id_of(cmd));
-  return st;
+  for (unsigned i = 1; i < device.lanes(); ++i) {
+    if (device.lane(i).uars.used(id_of(cmd))) return TERN_ST_BUSY;
+  }
+  if (const Status st = device.datapath.uars.free(id_of(cmd)); st != TERN_ST_OK) return st;
+  for (unsigned i = 1; i < device.lanes(); ++i) device.lane(i).uars.forget(id_of(cmd));
+  device.registry.dm_ops.unmap(id_of(cmd));
+  return TERN_ST_OK;
 }
 
 Status alloc_pd(Admin&, Device& device, const tern_cmd_alloc_pd& cmd, Reply& reply) {
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   if (flags & ~TERN_PD_PRIVILEGED) return TERN_ST_BAD_PARAM;
   if (device.registry.pds.full()) return TERN_ST_NO_RESOURCE;
-  auto pd = std::make_unique<Registry::Pd>();
+  auto pd = std::make_unique<Registry::Pd>(device.datapath);
   pd->privileged = flags & TERN_PD_PRIVILEGED;
-  reply.set_id(device.registry.pds.insert(std::move(pd)));
+  Registry::Pd* const made = pd.get();
+  made->number = device.registry.pds.insert(std::move(pd));
+  device.registry.pd_lanes.set(made->number, 0);
+  reply.set_id(made->number);
   return TERN_ST_OK;
 }
 
@@ -54,8 +61,8 @@ Status free_pd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& reply) {
   auto eq = std::make_unique<Eq>(device.datapath, cmd);
   if (const Status st = eq->init(); st != TERN_ST_OK) return st;
-  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.datapath.async_events.eq
-                    : eq->kind() == TERN_EQ_FAULT ? &device.datapath.page_faults.eq
+  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.registry.async_events.eq
+                    : eq->kind() == TERN_EQ_FAULT ? &device.registry.page_faults.eq
                                                   : nullptr;
   if (device.registry.eqs.full() || (only != nullptr && *only != nullptr))
     return TERN_ST_NO_RESOURCE;
@@ -69,8 +76,8 @@ Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Eq* const eq = device.registry.eqs.find(id_of(cmd));
   if (eq == nullptr) return TERN_ST_BAD_HANDLE;
   if (eq->users() != 0) return TERN_ST_BUSY;
-  if (eq == device.datapath.async_events.eq) device.datapath.async_events.eq = nullptr;
-  if (eq == device.datapath.page_faults.eq) device.datapath.page_faults.eq = nullptr;
+  if (eq == device.registry.async_events.eq) device.registry.async_events.eq = nullptr;
+  if (eq == device.registry.page_faults.eq) device.registry.page_faults.eq = nullptr;
   device.registry.eqs.erase(id_of(cmd));
   return TERN_ST_OK;
 }
@@ -103,7 +110,7 @@ Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (cq == nullptr) return TERN_ST_BAD_HANDLE;
   if (cq->used()) return TERN_ST_BUSY;
   device.registry.cqs.erase(id_of(cmd));
-  device.datapath.async_events.forget(id_of(cmd), is_cq_event);
+  device.registry.async_events.forget(id_of(cmd), is_cq_event);
   return TERN_ST_OK;
 }
 

@@ -551,9 +551,9 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
 
 TEST_F(AdminQpTest, EventsOfADestroyedObjectAreDropped) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  device.datapath.async_events.raise(TERN_EV_QP_FATAL, qpn);
-  device.datapath.async_events.raise(TERN_EV_CQ_ERR, cqn);
-  device.datapath.async_events.raise(TERN_EV_CQ_ERR, qpn);
+  device.datapath.async_events.raise(device.datapath, TERN_EV_QP_FATAL, qpn);
+  device.datapath.async_events.raise(device.datapath, TERN_EV_CQ_ERR, cqn);
+  device.datapath.async_events.raise(device.datapath, TERN_EV_CQ_ERR, qpn);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
   EXPECT_EQ(device.datapath.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);

@@ -130,6 +130,17 @@ Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents
   return p.send_cq->broken() || p.recv_cq->broken() ? TERN_ST_BAD_STATE : TERN_ST_OK;
 }
 
+// Joins the groups of the parents. `fixed`: lane 0 has to serve the QP.
+LaneGroup& join_parents(Device& device, const Parents& p, bool fixed) {
+  LaneMember& base = p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member;
+  if (p.send_cq != nullptr) device.join(base, p.send_cq->lane_member);
+  if (p.recv_cq != nullptr) device.join(base, p.recv_cq->lane_member);
+  if (p.srq != nullptr) device.join(base, p.srq->lane_member);
+  if (fixed) device.fix(base.group());
+  device.place(base.group());
+  return base.group();
+}
+
 }  // namespace
 
 Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& reply) {
@@ -141,9 +152,12 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
   if (gsi && !privileged) return TERN_ST_DENIED;
   if (gsi ? device.registry.qps.find(kGsiQpn) != nullptr : !device.registry.qp_number_left())
     return TERN_ST_NO_RESOURCE;
-  auto qp = std::make_unique<Qp>(device.datapath, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
+  LaneGroup& group = join_parents(device, p, gsi || cmd.type == TERN_QPT_RAW);
+  Context& lane = group.lane();
+  auto qp = std::make_unique<Qp>(lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
+  ++group.qps;
   std::uint32_t qpn = kGsiQpn;
   if (gsi) {
     device.registry.qps.put(kGsiQpn, std::move(qp));
@@ -151,11 +165,16 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
+  device.registry.qp_lanes.set(qpn, lane.lane);
   if (device.datapath.log != nullptr)
     made->log_state(TERN_LOG_NO_QP, TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
   // Another queue may have used the record before.
   made->store_status();
-  if (!made->xrc_target()) device.datapath.uars.add(made->uar(), made->page_queue());
+  if (made->xrc_target()) {
+    p.xrcd->targets.push_back(made->domain_entry());
+  } else {
+    lane.uars.add(made->uar(), made->page_queue());
+  }
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn, made->generation());
   return TERN_ST_OK;
@@ -166,6 +185,8 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   if (device.port.ethernet.refers_to_qp(id_of(cmd))) return TERN_ST_BUSY;
   qp->end_tags();
+  --device.registry.member_of(*qp).group().qps;
+  device.registry.qp_lanes.set(id_of(cmd), 0);
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr)
     --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
@@ -176,7 +197,7 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (device.datapath.log != nullptr)
     qp->log_state(qp->state(), TERN_LOG_NO_QP, TERN_LOG_BY_COMMAND);
   device.registry.remove_qp(id_of(cmd));
-  device.datapath.async_events.forget(id_of(cmd), is_qp_event);
+  device.registry.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;
 }
 

@@ -106,7 +106,7 @@ Status query_objects(Admin&, Device& device, const None&, Reply& reply) {
   rsp.mcast = le(device.port.multicast.attachments());
   rsp.gid = le(device.port.addresses.gid_count());
   rsp.eth_queue = le(device.port.ethernet.queue_count());
-  rsp.parked = le(device.datapath.page_faults.parked());
+  rsp.parked = le(device.registry.page_faults.parked());
   rsp.page_entries = le(device.registry.page_entries());
   rsp.rss = le(device.port.ethernet.rss_count());
   rsp.flow = le(device.port.ethernet.steering.flows());
@@ -120,9 +120,9 @@ Status query_counters(Admin&, Device& device, const tern_cmd_query_counters& cmd
   if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   switch (le(std::uint32_t{cmd.group})) {
     case TERN_COUNTERS_RDMA:
-      return reply_counters(device.datapath.counters.rdma, reply);
+      return reply_counters(device.counters().rdma, reply);
     case TERN_COUNTERS_ETH:
-      return reply_counters(device.datapath.counters.eth, reply);
+      return reply_counters(device.counters().eth, reply);
     default:
       return TERN_ST_BAD_PARAM;
   }
@@ -142,7 +142,7 @@ Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Repl
   const std::uint32_t mtu = device.port.addresses.mtu();
   const Status st = device.port.addresses.modify(cmd);
   if (device.port.addresses.mtu() != mtu)
-    device.datapath.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
+    device.registry.async_events.raise(device.datapath, TERN_EV_PORT_CHANGE, cmd.port);
   return st;
 }
 

@@ -32,7 +32,7 @@ Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
 
 Status alloc_xrcd(Admin&, Device& device, const None&, Reply& reply) {
   if (device.registry.xrcds.full()) return TERN_ST_NO_RESOURCE;
-  reply.set_id(device.registry.xrcds.insert(std::make_unique<Registry::Xrcd>()));
+  reply.set_id(device.registry.xrcds.insert(std::make_unique<Registry::Xrcd>(device.datapath)));
   return TERN_ST_OK;
 }
 
@@ -59,9 +59,13 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   // A dead CQ reported its failure to the SRQs it had; a new one would never learn of it.
   if (has_cq && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
-  auto srq = std::make_unique<Srq>(device.datapath, cmd, pd->privileged, cq);
+  if (cq != nullptr) device.join(pd->lane_member, cq->lane_member);
+  if (xrcd != nullptr) device.join(pd->lane_member, xrcd->lane_member);
+  Context& lane = pd->lane_member.group().lane();
+  auto srq = std::make_unique<Srq>(lane, cmd, pd->privileged, cq);
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
   Srq* const made = srq.get();
+  device.join(pd->lane_member, made->lane_member);
   const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
   made->set_number(srqn);
   // Another queue may have used the record before. If it is unreachable, the SRQ fails with the
@@ -69,7 +73,7 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   (void)made->store_ci();
   if (TagList* const tags = made->tags(); tags != nullptr) {
     (void)tags->store_indices();
-    device.datapath.uars.add(tags->uar(), tags->page_queue());
+    lane.uars.add(tags->uar(), tags->page_queue());
   }
   ++pd->users;
   if (xrc) ++xrcd->users;
@@ -85,7 +89,7 @@ Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(srq->xrcd()); xrcd != nullptr)
     --xrcd->users;
   device.registry.srqs.erase(id_of(cmd));
-  device.datapath.async_events.forget(id_of(cmd), is_srq_event);
+  device.registry.async_events.forget(id_of(cmd), is_srq_event);
   return TERN_ST_OK;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/device.h"
 
+#include <cassert>
 #include <utility>
 
 #include "control/admin.h"
@@ -10,10 +11,19 @@ namespace tern {
 Device::Device(Host& host_, const Config& config)
     : host(host_),
       registry(host, config),
-      datapath(host, registry, registry.memory, registry.qps, registry.srqs, port),
+      datapath(0, host, registry, registry.memory, registry.async_events, registry.page_faults,
+               registry.qps, registry.srqs, port),
       port(datapath, registry.qps),
+      watched_(config.capture),
       admin_(std::make_unique<Admin>(*this)),
-      uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
+      uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {
+  assert(lanes() >= 1 && lanes() <= kMaxLanes);
+  for (std::uint8_t i = 1; i < lanes(); ++i) {
+    others_.push_back(std::make_unique<DataPath>(i, host, registry, registry.memory,
+                                                 registry.async_events, registry.page_faults,
+                                                 registry.qps, registry.srqs, port));
+  }
+}
 
 Device::~Device() { reset(); }
 
@@ -21,6 +31,8 @@ std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(o
 
 void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
   datapath.time_passes();
+  if (offset != TERN_REG_CTRL) return admin_->reg_write(offset, value);
+  const Alone alone(*this);
   admin_->reg_write(offset, value);
 }
 
@@ -48,48 +60,65 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   if (in_page != TERN_UAR_DB) return;
   if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, 0);
-  if (ring(uar, value)) [[likely]]
+  bool rung = ring_own(uar, value);
+  const bool all = field_get(TERN_DB_CMD_MASK, value) == TERN_DB_CMD_PAGE;
+  if (rung && !all) [[likely]]
     return;
+  for (const auto& other : others_) {
+    if (!rung || all) rung |= ring(*other, uar, value);
+  }
+  if (rung) return;
   datapath.counters.add(TERN_CNT_BAD_DOORBELL);
   if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, TERN_LOG_F_REFUSED);
 }
 
-// Returns false if the page has no such queue.
-bool Device::ring(std::uint32_t uar, std::uint32_t value) {
-  const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+// Commands of which only lane 0 has the queues.
+bool Device::ring_own(std::uint32_t uar, std::uint32_t value) {
   switch (field_get(TERN_DB_CMD_MASK, value)) {
-    case TERN_DB_CMD_PAGE:
-      return datapath.uars.ring(uar);
-    case TERN_DB_CMD_SQ:
-      if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) {
-        datapath.sq_poller.rung(*qp);
-        qp->kick_sq();
-        return true;
-      }
-      return false;
-    case TERN_DB_CMD_RQ:
-      if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) {
-        qp->kick_rq();
-        return true;
-      }
-      return false;
-    case TERN_DB_CMD_CQ_ARM:
-      if (Cq* const cq = registry.cqs.find(number); cq != nullptr && cq->uar() == uar) {
-        cq->arm();
-        return true;
-      }
-      return false;
     case TERN_DB_CMD_EQ_CI:
       if (uar != TERN_UAR_KERNEL) return false;
       datapath.flush_events();
       return true;
     case TERN_DB_CMD_ETH_TX:
-      return port.ethernet.kick(number, uar);
+      return port.ethernet.kick(field_get(TERN_DB_NUM_MASK, value), uar);
+    default:
+      return ring(datapath, uar, value);
+  }
+}
+
+// Returns false if the page has no such queue in this lane.
+bool Device::ring(DataPath& lane, std::uint32_t uar, std::uint32_t value) {
+  const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+  switch (field_get(TERN_DB_CMD_MASK, value)) {
+    case TERN_DB_CMD_PAGE:
+      return lane.uars.ring(uar);
+    case TERN_DB_CMD_SQ:
+      if (Qp* const qp = registry.qps.find(number);
+          qp != nullptr && qp->uar() == uar && &qp->context() == &lane) {
+        lane.sq_poller.rung(*qp);
+        qp->kick_sq();
+        return true;
+      }
+      return false;
+    case TERN_DB_CMD_RQ:
+      if (Qp* const qp = registry.qps.find(number);
+          qp != nullptr && qp->uar() == uar && &qp->context() == &lane) {
+        qp->kick_rq();
+        return true;
+      }
+      return false;
+    case TERN_DB_CMD_CQ_ARM:
+      if (Cq* const cq = registry.cqs.find(number);
+          cq != nullptr && cq->uar() == uar && &cq->lane_member.group().lane() == &lane) {
+        cq->arm();
+        return true;
+      }
+      return false;
     case TERN_DB_CMD_TM:
       if (const Srq* const srq = registry.srqs.find(number);
-          srq != nullptr && srq->tags() != nullptr) {
-        if (srq->tags()->uar() != uar) return false;
+          srq != nullptr && srq->tags() != nullptr && srq->tags()->uar() == uar &&
+          &srq->lane_member.group().lane() == &lane) {
         srq->tags()->kick();
         return true;
       }
@@ -97,6 +126,14 @@ bool Device::ring(std::uint32_t uar, std::uint32_t value) {
     default:
       return false;
   }
+}
+
+void Device::doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value) {
+  lane.time_passes();
+  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  const std::uint32_t uar = admin_->uar_of(offset);
+  if (registry.status.enabled() && in_page == TERN_UAR_DB && registry.dm_ops.find(uar) == nullptr)
+    (void)ring(lane, uar, value);
 }
 
 void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t flags) const {
@@ -114,14 +151,73 @@ void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t 
 void Device::log_events(std::size_t records) {
   std::unique_ptr<EventLog> log =
       records == 0 ? nullptr : std::make_unique<EventLog>(host, records);
+  const Alone alone(*this);
   datapath.log = registry.memory.log = registry.dm.log = log.get();
   port.set_log(log.get());
   log_ = std::move(log);
+  update_lanes();
 }
 
 void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
   // Nothing is cached across calls: every access is mapped when it happens.
 }
+
+// ---- lanes ----
+
+bool Device::run(DataPath& lane, std::uint32_t budget) {
+  if (&lane == &datapath) return run(budget);
+  lane.time_passes();
+  const bool more = lane.run(budget, false);
+  end_burst(lane);
+  return more || (registry.status.enabled() && !lane.failed_cqs.empty());
+}
+
+void Device::place(LaneGroup& group) {
+  if (lanes() == 1 || group.fixed() || watched_ || group.qps != 0) return;
+  unsigned best = lanes() - 1;
+  for (unsigned i = best; i-- > 0;) {
+    if (registry.lane_qps[i] < registry.lane_qps[best]) best = i;
+  }
+  registry.page_budget.work(group.move_to(lane(best)));
+}
+
+void Device::update_lanes() {
+  for (const auto& other : others_) other->allow_trains(datapath.allows_trains());
+  const bool watched = port.watched();
+  if (lanes() == 1 || watched == watched_) return;
+  watched_ = watched;
+  if (watched) {
+    return registry.for_each_group(
+        [this](LaneGroup& g) { registry.page_budget.work(g.move_to(datapath)); });
+  }
+  // Spreads the groups as if their QPs were made now.
+  registry.for_each_group([this](LaneGroup& group) {
+    if (&group.lane() != &datapath) return;
+    const std::uint32_t qps = std::exchange(group.qps, 0U);
+    if (qps != 0) place(group);
+    group.qps = qps;
+  });
+}
+
+void Device::set_link(bool up) {
+  const Alone alone(*this);
+  port.set_link(up);
+}
+
+void Device::set_capture(bool capture) {
+  const Alone alone(*this);
+  port.set_capture(capture);
+  update_lanes();
+}
+
+bool Device::set_faults(std::string_view text, std::string& error) {
+  const Alone alone(*this);
+  const bool ok = port.set_faults(text, error);
+  update_lanes();
+  return ok;
+}
+
+// ---- running ----
 
 bool Device::run(std::uint32_t budget) {
   datapath.time_passes();
@@ -146,31 +242,36 @@ void Device::allow_polling(Nanos from) {
   admin_->allow_polling(from);
 }
 
+Counters Device::counters() const {
+  Counters sum = datapath.counters;
+  for (const auto& other : others_) sum += other->counters;
+  return sum;
+}
+
 Device::Info Device::info() const {
-  const Counters& counters = datapath.counters;
+  const Counters sum = counters();
   const auto keys = registry.memory.counts();
-  return {
-      .live_qps = registry.qps.count(),
-      .live_keys = keys.mr + keys.mw,
-      .page_entries = registry.page_entries(),
-      .tx_packets = counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS],
-      .rx_packets =
-          counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS]};
+  return {.live_qps = registry.qps.count(),
+          .live_keys = keys.mr + keys.mw,
+          .page_entries = registry.page_entries(),
+          .tx_packets = sum.rdma[TERN_CNT_TX_RDMA_PACKETS] + sum.eth[TERN_ETH_CNT_TX_PACKETS],
+          .rx_packets = sum.rdma[TERN_CNT_RX_RDMA_PACKETS] + sum.eth[TERN_ETH_CNT_RX_PACKETS]};
 }
 
 // Destroys users before the objects they use.
 void Device::reset() {
+  const Alone alone(*this);
   port.forget();
   registry.reset_qps();
   port.reset();
   registry.reset();
-  datapath.async_events.eq = datapath.page_faults.eq = nullptr;
-  datapath.reset();
+  for_each_lane([](DataPath& lane) { lane.reset(); });
   admin_->reset();
   // Drop frames and interrupts of the objects that were destroyed.
-  datapath.effects->clear();
+  for_each_lane([](DataPath& lane) { lane.effects->clear(); });
   if (datapath.log != nullptr) [[unlikely]]
     datapath.log->add({.type = TERN_LOG_RESET});
+  update_lanes();
 }
 
 }  // namespace tern

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The device: a registry, a data path and a port, and the entry points for its host (a runner, the
-// C surface, a test). A received frame is delivered to its QP or queue at once; other work that
-// inputs cause waits for run(). The device collects effects (frames, interrupts), and
-// take_effects() hands them over, so that the host can act on them without its lock.
+// The device: a registry, the data paths of its lanes and a port, and the entry points for its host
+// (a runner, the C surface, a test). A received frame is delivered to its QP or queue at once;
+// other work that inputs cause waits for run(). The device collects effects (frames, interrupts),
+// and take_effects() hands them over, so that the host can act on them without its lock.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 
 #include "control/registry.h"
 #include "core/config.h"
+#include "core/counters.h"
 #include "core/effects_batch.h"
 #include "core/event_log.h"
 #include "core/host.h"
@@ -27,7 +28,8 @@ namespace tern {
 class Admin;
 
 // This class is thread-compatible: the owner serialises all calls, except for reading a batch that
-// it has taken.
+// it has taken, and for those of different lanes. Functions without a lane belong to lane 0; those
+// that change what lanes share stop the others by Host::stop_lanes().
 class Device {
  public:
   Device(Host& host, const Config& config);
@@ -45,16 +47,63 @@ class Device {
   // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
   // is larger.
   std::uint64_t receive_more(const WireFrame& frame) {
-    const std::uint64_t before = datapath.received;
-    datapath.time_passes();
-    port.receive(frame);
-    return std::max<std::uint64_t>(frame.bytes.size(), datapath.received - before);
+    return receive_more(datapath, frame, false);
   }
   void end_burst() {
     port.ethernet.end_burst();
-    if (registry.status.enabled()) datapath.read_arms();
+    end_burst(datapath);
   }
-  void set_link(bool up) { port.set_link(up); }
+
+  // ---- lanes ----
+  [[nodiscard]] unsigned lanes() const { return registry.config.lanes; }
+  [[nodiscard]] DataPath& lane(unsigned number) {
+    return number == 0 ? datapath : *others_[number - 1];
+  }
+  [[nodiscard]] const DataPath& lane(unsigned number) const {
+    return number == 0 ? datapath : *others_[number - 1];
+  }
+  // These do for one lane what the functions of the same name do for lane 0. `inside`: another lane
+  // has looped the frame back (Effects::Frame).
+  std::uint64_t receive_more(DataPath& lane, const WireFrame& frame, bool inside) {
+    const std::uint64_t before = lane.received;
+    lane.time_passes();
+    port.receive(lane, frame, inside);
+    return std::max<std::uint64_t>(frame.bytes.size(), lane.received - before);
+  }
+  void end_burst(DataPath& lane) {
+    if (registry.status.enabled()) lane.read_arms();
+  }
+  bool run(DataPath& lane, std::uint32_t budget);
+  // A doorbell, for the queues of the lane. `lane` is not lane 0.
+  void doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value);
+  // The lane that should receive a frame. Any thread may call it.
+  [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const {
+    return port.lane_of(frame);
+  }
+  // LaneMember::join() and LaneGroup::fix() to lane 0, charged to the command that causes them.
+  void join(LaneMember& a, LaneMember& b) { registry.page_budget.work(a.join(b)); }
+  void fix(LaneGroup& group) { registry.page_budget.work(group.fix(datapath)); }
+  // Puts a group without QPs into the lane with the fewest QPs, since it gets one now.
+  void place(LaneGroup& group);
+
+  // Keeps other lanes out of the device.
+  class Alone {
+   public:
+    explicit Alone(Device& device) : device_(device) {
+      if (device_.lanes() > 1 && device_.alone_++ == 0) device_.host.stop_lanes();
+    }
+    ~Alone() {
+      if (device_.lanes() > 1 && --device_.alone_ == 0) device_.host.start_lanes();
+    }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    Device& device_;
+  };
+
+  void set_link(bool up);
+  void set_capture(bool capture);
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
@@ -65,18 +114,14 @@ class Device {
   void allow_polling(Nanos from);
   // Returns the effects collected so far, or null if there are none. The caller owns them until
   // free_effects(), which recycles their memory.
-  [[nodiscard]] EffectsBatch* take_effects() {
-    return datapath.effects->empty() ? nullptr : batches_.take(datapath.effects);
-  }
-  void free_effects(EffectsBatch* batch) { batches_.free(batch); }
+  [[nodiscard]] EffectsBatch* take_effects() { return datapath.take_effects(); }
+  void free_effects(EffectsBatch* batch) { datapath.free_effects(batch); }
   // Switches off a rule of core/rules.h.
   bool set_mutation(std::string_view rule) { return registry.memory.rules.mutations.set(rule); }
   // Device time at which run() is due for a timer, or earlier: run() then finds nothing to do.
   // kNever while the device is not enabled, because nothing runs then.
   [[nodiscard]] Nanos next_deadline() const { return datapath.next_deadline(); }
-  [[nodiscard]] bool set_faults(std::string_view text, std::string& error) {
-    return port.set_faults(text, error);
-  }
+  [[nodiscard]] bool set_faults(std::string_view text, std::string& error);
   [[nodiscard]] std::string faults() const { return port.faults(); }
   // Logs events in a ring of `records`, a power of two, or no longer with 0. Throws std::bad_alloc.
   // Nobody may read the former ring.
@@ -90,6 +135,10 @@ class Device {
     std::uint64_t rx_packets;
   };
   [[nodiscard]] Info info() const;
+  // Of all lanes.
+  [[nodiscard]] Counters counters() const;
+  // Some frames of all QPs are watched from now on, or no longer: lane 0 serves all QPs or not.
+  void update_lanes();
 
   Host& host;
   Registry registry;
@@ -97,11 +146,18 @@ class Device {
   Port port;
 
  private:
-  [[nodiscard]] bool ring(std::uint32_t uar, std::uint32_t value);
+  template <class F>
+  void for_each_lane(F&& f) {
+    for (unsigned i = 0; i < lanes(); ++i) f(lane(i));
+  }
+  [[nodiscard]] bool ring(DataPath& lane, std::uint32_t uar, std::uint32_t value);
+  [[nodiscard]] bool ring_own(std::uint32_t uar, std::uint32_t value);
   [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,
                                       std::uint16_t flags) const;
 
-  EffectsPool batches_;
+  std::vector<std::unique_ptr<DataPath>> others_;  // of lanes 1 and up
+  bool watched_ = false;
+  unsigned alone_ = 0;  // depth of Alone
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<Admin> admin_;
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page

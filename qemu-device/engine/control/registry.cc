@@ -2,6 +2,7 @@
 #include "control/registry.h"
 
 #include "core/limits.h"
+#include "objects/context.h"
 
 namespace tern {
 
@@ -19,11 +20,24 @@ constexpr std::uint64_t kCaps =
 
 }  // namespace
 
+void Registry::Pd::moved(void* self, Context& lane) {
+  lane.device.pd_lanes.set(static_cast<const Pd*>(self)->number, lane.lane);
+}
+
+void Registry::Xrcd::moved(void* self, Context& lane) {
+  static_cast<const Xrcd*>(self)->targets.for_each([&](CqUser& target) { target.move_to(lane); });
+}
+
+LaneMember& Registry::member_of(const Qp& qp) const {
+  return qp.xrc_target() ? xrcds.find(qp.xrcd())->lane_member : qp.send_cq()->lane_member;
+}
+
 Registry::Registry(Host& host, const Config& config_)
     : DeviceState(config_),
       dm(host, config.dm, kMaxDm),
       dm_ops(host, dm),
-      memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
+      memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a,
+             config.lanes > 1 ? &pd_lanes : nullptr),
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
       cqs(1, config.max_cq),
@@ -71,6 +85,9 @@ void Registry::reset_qps() {
 }
 
 void Registry::reset() {
+  async_events.eq = page_faults.eq = nullptr;
+  async_events.clear();
+  congestion = config.congestion;
   counter_sets.clear();
   srqs.clear();
   xrcds.clear();

@@ -31,6 +31,7 @@ struct Config {
   bool mw_type_2a = false;
   CongestionParams congestion;  // after a reset
   Nanos doorbell_cost = 1'000;  // what a doorbell costs software
+  unsigned lanes = 1;           // data paths, up to kMaxLanes
   bool capture = false;
   bool unfinished_frames = false;  // the host passes WireFrame on as it is, or finishes frames
 };

@@ -3,37 +3,64 @@
 // serials.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/config.h"
 #include "core/congestion.h"
+#include "core/limits.h"
 #include "tern_hw.hpp"
 
 namespace tern {
 
-// State of the device's life cycle: TERN_REG_STATUS and TERN_REG_FATAL.
+// State of the device's life cycle: TERN_REG_STATUS and TERN_REG_FATAL. Every lane may stop the
+// device.
 class DeviceStatus {
  public:
-  [[nodiscard]] std::uint32_t bits() const { return bits_; }
-  [[nodiscard]] std::uint32_t fatal_code() const { return fatal_; }
+  [[nodiscard]] std::uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t fatal_code() const { return fatal_.load(std::memory_order_relaxed); }
   // True after a reset until the device is enabled or stopped.
-  [[nodiscard]] bool idle() const { return bits_ == TERN_STATUS_READY; }
-  [[nodiscard]] bool enabled() const { return bits_ == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
+  [[nodiscard]] bool idle() const { return bits() == TERN_STATUS_READY; }
+  [[nodiscard]] bool enabled() const { return bits() == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
 
-  void enable() { bits_ |= TERN_STATUS_ENABLED; }
+  void enable() { bits_.fetch_or(TERN_STATUS_ENABLED, std::memory_order_relaxed); }
   // Stops the device with TERN_FATAL_* `code`. Returns false if it was stopped before; the first
   // code is kept.
   [[nodiscard]] bool stop(std::uint32_t code) {
-    if (bits_ & TERN_STATUS_FATAL) return false;
-    bits_ |= TERN_STATUS_FATAL;
-    fatal_ = code;
+    std::uint32_t none = TERN_FATAL_NONE;
+    if (!fatal_.compare_exchange_strong(none, code, std::memory_order_relaxed)) return false;
+    bits_.fetch_or(TERN_STATUS_FATAL, std::memory_order_relaxed);
     return true;
   }
-  void reset() { *this = DeviceStatus(); }
+  void reset() {
+    bits_.store(TERN_STATUS_READY, std::memory_order_relaxed);
+    fatal_.store(TERN_FATAL_NONE, std::memory_order_relaxed);
+  }
 
  private:
-  std::uint32_t bits_ = TERN_STATUS_READY;
-  std::uint32_t fatal_ = TERN_FATAL_NONE;
+  std::atomic<std::uint32_t> bits_ = TERN_STATUS_READY;
+  std::atomic<std::uint32_t> fatal_ = TERN_FATAL_NONE;
+};
+
+// The lane of each QP or PD, by number. Any thread may read it.
+class LaneMap {
+ public:
+  // Numbers below `numbers`; 0: all are in lane 0.
+  explicit LaneMap(std::size_t numbers)
+      : size_(numbers), lanes_(std::make_unique<std::atomic<std::uint8_t>[]>(numbers)) {}
+  void set(std::uint32_t number, std::uint8_t lane) {
+    if (number < size_) lanes_[number].store(lane, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint8_t get(std::uint32_t number) const {
+    return number < size_ ? lanes_[number].load(std::memory_order_relaxed) : std::uint8_t{0};
+  }
+
+ private:
+  std::size_t size_;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> lanes_;
 };
 
 // Page list entries: bounds how many all objects of a device hold, and counts how many its commands
@@ -68,7 +95,11 @@ class PageBudget {
 class DeviceState {
  public:
   explicit DeviceState(const Config& properties)
-      : config(properties), page_budget(properties.max_pages), congestion(properties.congestion) {}
+      : config(properties),
+        page_budget(properties.max_pages),
+        congestion(properties.congestion),
+        qp_lanes(properties.lanes > 1 ? std::size_t{properties.max_qp} + 2 : 0),
+        pd_lanes(properties.lanes > 1 ? std::size_t{kMaxPd} + 1 : 0) {}
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
@@ -81,6 +112,9 @@ class DeviceState {
   DeviceStatus status;
   PageBudget page_budget;
   CongestionParams congestion;
+  LaneMap qp_lanes;
+  LaneMap pd_lanes;
+  std::array<std::uint32_t, kMaxLanes> lane_qps{};  // QPs of each lane
 
  private:
   std::uint64_t serials_ = 0;

@@ -26,17 +26,23 @@ class Effects {
     bool received = false;  // came from the wire: captured only
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
+    std::uint8_t lane = kNoLane;  // for this lane of the device
+    bool inside = false;          // with a lane: it was looped back
   };
+  static constexpr std::uint8_t kNoLane = UINT8_MAX;
 
   // Returns space for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
   // Makes the first `len` bytes of that space a frame. `icrc` and `train`: as in WireFrame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent,
                     std::uint32_t train = 1);
+  // Makes them a frame without ICRC for another lane.
+  void commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, std::uint32_t train);
   // These copy an existing frame. show() adds it for the capture tap only; send_unseen() hides it
   // from the tap, which has seen the original.
   void show(std::span<const std::byte> frame, bool received, Nanos time);
   void send_unseen(std::span<const std::byte> frame, Nanos time);
+  void hand_over(const WireFrame& frame, std::uint8_t lane, bool inside);
   void raise(unsigned vector) { vectors_[vector / 64] |= std::uint64_t{1} << (vector % 64); }
 
   [[nodiscard]] bool empty() const { return frames_.empty() && !vectors_[0] && !vectors_[1]; }

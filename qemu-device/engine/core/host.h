@@ -78,6 +78,10 @@ class Host {
   virtual Nanos now() = 0;
   // 64 random bits, for the variants of keys.
   virtual std::uint64_t random() = 0;
+  // Keeps all lanes but lane 0 out of the device until start_lanes(). Called in lane 0, once at a
+  // time, and only by a device with several lanes. A host without threads has nothing to do.
+  virtual void stop_lanes() {}
+  virtual void start_lanes() {}
 
  private:
   // The known RAM that contains the first byte of `span`; null if there is none.

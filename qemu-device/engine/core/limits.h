@@ -6,6 +6,7 @@
 
 namespace tern {
 
+inline constexpr unsigned kMaxLanes = 16;
 inline constexpr std::uint32_t kMaxPd = 65536;
 inline constexpr std::uint32_t kMaxEq = 256;
 inline constexpr std::uint32_t kMaxSrq = 16384;

@@ -28,18 +28,16 @@ constexpr std::uint32_t visits_for(std::uint32_t budget) {
 
 }  // namespace
 
-DataPath::DataPath(Host& host_, DeviceState& device_, Memory& memory_, const Table<Qp>& qps,
+DataPath::DataPath(std::uint8_t number, Host& host_, DeviceState& device_, Memory& memory_,
+                   AsyncEvents& events, PageFaults& faults, const Table<Qp>& qps,
                    const Table<Srq>& srqs, Port& port)
-    : Context(host_, device_, memory_),
+    : Context(number, host_, device_, memory_, events, faults),
       sq_poller(*this, device_.config.doorbell_cost),
       rx_packet(host_),
       qps_(qps),
       srqs_(srqs),
       port_(port),
-      kernel_events_([](void* self) { static_cast<DataPath*>(self)->flush_events(); }, this) {
-  trains_ = !device.config.capture;
-  set_congestion(device.config.congestion);
-}
+      kernel_events_([](void* self) { static_cast<DataPath*>(self)->flush_events(); }, this) {}
 
 // ---- Context: functions for the layers below ----
 
@@ -57,7 +55,8 @@ void Context::forget_polled(Qp& qp) { static_cast<DataPath*>(this)->sq_poller.fo
 void Context::release_polled(Qp& qp) { static_cast<DataPath*>(this)->sq_poller.release(qp); }
 
 std::uint32_t Context::emit(Packet& packet) {
-  return static_cast<DataPath*>(this)->port_.emit(packet);
+  auto* const datapath = static_cast<DataPath*>(this);
+  return datapath->port_.emit(*datapath, packet);
 }
 
 void Context::notify_peer(Qp& qp) {
@@ -71,8 +70,9 @@ std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn 
 
 std::uint32_t Context::max_train(const Route& route, std::uint32_t mtu) const {
   if (!trains_) return 1;
-  if (route.local) return UINT32_MAX;
-  return device.config.unfinished_frames ? Train::kMaxBytes / mtu : 1;
+  if (!route.local) return device.config.unfinished_frames ? Train::kMaxBytes / mtu : 1;
+  // The packets may go to another lane as one frame.
+  return device.config.lanes == 1 ? UINT32_MAX : Train::kMaxBytes / mtu;
 }
 
 std::uint32_t Context::path_mtu() const {
@@ -124,15 +124,13 @@ void Context::xrc_cq_failed() {
 
 void DataPath::enable(std::uint32_t uar_pages) {
   uars.enable(uar_pages);
-  uars.add(TERN_UAR_KERNEL, kernel_events_);
+  if (home()) uars.add(TERN_UAR_KERNEL, kernel_events_);
 }
 
 void DataPath::reset() {
   xrc_unseen_ = 0;
   flushing_ = false;
-  async_events.clear();
   counters = Counters{};
-  device.congestion = congestion_preset_;
   uars.reset();
 }
 
@@ -144,8 +142,8 @@ void DataPath::read_arms() {
 }
 
 void DataPath::flush_events() {
-  flushing_ = async_events.flush(kEvents);
-  flushing_ |= page_faults.flush(kEvents);
+  flushing_ = async_events.flush(*this, kEvents);
+  flushing_ |= page_faults.flush(*this, kEvents);
 }
 
 // Checks the queues of doorbell pages that were rung. Returns the cost, which is at most about half
@@ -172,7 +170,7 @@ std::uint32_t DataPath::walk_xrc_targets(std::uint32_t budget) {
   for (const std::uint32_t most = visits_for(budget); n < most && xrc_unseen_ != 0; ++n) {
     ++visits;
     Qp* const qp = qps_.find(--xrc_unseen_);
-    if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive())
+    if (qp != nullptr && &qp->context() == this && qp->xrc_target() && qp->holds_dead_receive())
       qp->enter_error(TERN_EV_QP_FATAL);
   }
   return n * kVisitCost;
@@ -180,7 +178,7 @@ std::uint32_t DataPath::walk_xrc_targets(std::uint32_t budget) {
 
 void DataPath::send_notifications() {
   for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i)
-    port_.send_notification(*notifying_.pop_front());
+    port_.send_notification(*this, *notifying_.pop_front());
 }
 
 // ---- scheduling ----
@@ -252,8 +250,10 @@ bool DataPath::run(std::uint32_t budget, bool more) {
     send_notifications();
   if (!tag_lists.empty()) [[unlikely]]
     budget -= std::min(budget, run_tags(std::max(budget, 2U)));
-  if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.poll();
-  if (port_.ethernet.waiting()) port_.ethernet.run(budget);
+  if (home()) {
+    if (port_.ethernet.tx_poller.any()) port_.ethernet.tx_poller.poll();
+    if (port_.ethernet.waiting()) port_.ethernet.run(budget);
+  }
   if (sq_poller.any()) sq_poller.poll();
   run_qps(budget);
   // Last, because the QPs have read the clock by now. A timer may make work of any kind.
@@ -267,21 +267,24 @@ bool DataPath::run(std::uint32_t budget, bool more) {
 
 bool DataPath::waits() const {
   return !ready_.empty() || !notifying_.empty() || uars.pending() || !tag_lists.empty() ||
-         flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty() || port_.ethernet.waiting();
+         flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty() ||
+         (home() && port_.ethernet.waiting());
 }
 
 bool DataPath::poll() {
   if (unfinished_ || waits()) return true;
   sq_poller.poll();
-  port_.ethernet.tx_poller.poll();
+  if (home()) port_.ethernet.tx_poller.poll();
   return waits();
 }
 
-bool DataPath::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }
+bool DataPath::polls() const {
+  return sq_poller.any() || (home() && port_.ethernet.tx_poller.any());
+}
 
 void DataPath::allow_polling(Nanos from) {
   sq_poller.allow(from);
-  port_.ethernet.tx_poller.allow(from);
+  if (home()) port_.ethernet.tx_poller.allow(from);
 }
 
 }  // namespace tern

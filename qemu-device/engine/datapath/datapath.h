@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The data path of one thread: ready QPs, timers, the packets being built and parsed, effects and
-// counters. A QP belongs to one data path; there is one data path.
+// The data path of one lane: ready QPs, timers, the packets being built and parsed, effects and
+// counters. A QP belongs to one data path. A device has one or more; each may run in a thread of
+// its own, but commands run while no other does. Lane 0 also serves the Ethernet function.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "core/effects_batch.h"
 #include "core/list.h"
 #include "core/table.h"
 #include "datapath/sq_poller.h"
 #include "objects/context.h"
 #include "objects/srq.h"
-#include "objects/uar_pages.h"
 #include "transport/qp.h"
 #include "wire/packet.h"
 
@@ -20,8 +23,9 @@ class Port;
 
 class DataPath final : public Context {
  public:
-  DataPath(Host& host, DeviceState& device, Memory& memory, const Table<Qp>& qps,
-           const Table<Srq>& srqs, Port& port);
+  DataPath(std::uint8_t number, Host& host, DeviceState& device, Memory& memory,
+           AsyncEvents& events, PageFaults& faults, const Table<Qp>& qps, const Table<Srq>& srqs,
+           Port& port);
 
   // Enables the data path with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
@@ -33,6 +37,8 @@ class DataPath final : public Context {
   bool run(std::uint32_t budget, bool more);
   // Allows polling from time `from` on: QueuePoller::allow() of send and transmit queues.
   void allow_polling(Nanos from);
+  // Whether run() would find something to do: commands and other lanes may have made work for it.
+  [[nodiscard]] bool waits() const;
   // Polls queues. Returns true if run() would find something to do.
   bool poll();
   [[nodiscard]] bool polls() const;
@@ -45,18 +51,25 @@ class DataPath final : public Context {
   // needs no doorbell.
   void read_arms();
   // Posts events that waited for space in the asynchronous or the fault EQ. If there are many,
-  // run() posts the rest.
+  // run() posts the rest. Lane 0 does it.
   void flush_events();
-  // Sets the parameters of congestion control, for now and after each reset.
-  void set_congestion(const CongestionParams& params) {
-    device.congestion = congestion_preset_ = params;
-  }
   void allow_trains(bool allow) { trains_ = allow; }
   [[nodiscard]] bool allows_trains() const { return trains_; }
+  // IP identifications for the packets of a train; returns the first.
+  [[nodiscard]] std::uint16_t take_ip_ids(std::uint32_t train) {
+    const std::uint16_t first = ip_id_;
+    ip_id_ = static_cast<std::uint16_t>(ip_id_ + train);
+    return first;
+  }
+  // Device::take_effects() and free_effects().
+  [[nodiscard]] EffectsBatch* take_effects() {
+    return effects->empty() ? nullptr : batches_.take(effects);
+  }
+  void free_effects(EffectsBatch* batch) { batches_.free(batch); }
 
-  UarPages uars;
   SqPoller sq_poller;
-  Packet rx_packet;  // being parsed
+  Packet rx_packet;                 // being parsed
+  std::vector<std::byte> finished;  // a received frame that the port has finished
 
  private:
   friend class Context;
@@ -68,8 +81,8 @@ class DataPath final : public Context {
   [[nodiscard]] std::uint32_t walk_xrc_targets(std::uint32_t budget);
   void prefetch(const Qp& qp) const;
   void make_ready(Qp& qp);
-  // Whether run() would find something to do.
-  [[nodiscard]] bool waits() const;
+  // Whether it serves the Ethernet function.
+  [[nodiscard]] bool home() const { return lane == 0; }
 
   const Table<Qp>& qps_;
   const Table<Srq>& srqs_;
@@ -77,10 +90,11 @@ class DataPath final : public Context {
   List<Qp> ready_;
   List<Qp> notifying_;  // QPs whose peer must be notified of congestion
   PageQueue kernel_events_;
-  CongestionParams congestion_preset_;
-  bool unfinished_ = false;       // the last run() left work
-  bool flushing_ = false;         // events wait that may have space now
-  std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
+  bool unfinished_ = false;    // the last run() left work
+  bool flushing_ = false;      // events wait that may have space now
+  std::uint32_t emitted_ = 0;  // cost of the packets sent in this turn
+  std::uint16_t ip_id_ = 0;
+  EffectsPool batches_;
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it
 };
 

@@ -11,14 +11,14 @@
 
 namespace tern {
 
-Port::Port(DataPath& datapath, const Table<Qp>& qps)
-    : datapath_(datapath),
+Port::Port(DataPath& home, const Table<Qp>& qps)
+    : home_(home),
       qps_(qps),
-      capture_(datapath.device.config.capture),
-      unfinished_(datapath.device.config.unfinished_frames),
-      addresses(datapath.device.config.mac, datapath.device.config.max_mtu,
-                datapath.device.config.link_speed),
-      ethernet(datapath, addresses) {
+      capture_(home.device.config.capture),
+      unfinished_(home.device.config.unfinished_frames),
+      several_(home.device.config.lanes > 1),
+      addresses(home.device.config.mac, home.device.config.max_mtu, home.device.config.link_speed),
+      ethernet(home, addresses) {
   ethernet.capture = capture_;
 }
 
@@ -27,20 +27,28 @@ Port::~Port() = default;
 // ---- receiving ----
 
 template <class Use>
-void Port::finish(const WireFrame& frame, Use use) {
-  finished_.resize(frame.bytes.size());  // a train is longer than each of its packets
-  if (!tern::finish(frame, finished_, use)) datapath_.counters.add(TERN_CNT_RX_MALFORMED);
+void Port::finish(DataPath& lane, const WireFrame& frame, Use use) {
+  lane.finished.resize(frame.bytes.size());  // a train is longer than each of its packets
+  if (!tern::finish(frame, lane.finished, use)) lane.counters.add(TERN_CNT_RX_MALFORMED);
 }
 
-void Port::receive(const WireFrame& frame) {
-  const bool seen =
-      faults_ != nullptr || capture_ || (frame.train > 1 && !datapath_.allows_trains());
+std::uint8_t Port::lane_of(std::span<const std::byte> frame) const {
+  const auto at = find_parts(frame);
+  return at ? home_.device.qp_lanes.get(bth_of(frame, *at).dest_qp.value) : std::uint8_t{0};
+}
+
+void Port::receive(DataPath& lane, const WireFrame& frame, bool inside) {
+  if (several_) [[unlikely]] {
+    if (lane.lane != 0 && watched()) return lane.effects->hand_over(frame, 0, inside);
+    if (inside) return accept(lane, frame, true);
+  }
+  const bool seen = faults_ != nullptr || capture_ || (frame.train > 1 && !lane.allows_trains());
   if (!frame.finished() && seen) [[unlikely]]
-    return finish(frame, [this](const auto& bytes) { receive(bytes); });
-  if (faults_ != nullptr && datapath_.device.status.enabled() && addresses.active()) [[unlikely]] {
+    return finish(lane, frame, [&](const auto& bytes) { receive(lane, bytes); });
+  if (faults_ != nullptr && lane.device.status.enabled() && addresses.active()) [[unlikely]] {
     return faults_->receive(frame.bytes);
   }
-  accept(frame, false);
+  accept(lane, frame, false);
 }
 
 Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const {
@@ -54,17 +62,18 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route, FrameLay
   return group ? Claim::kGroup : Claim::kEthernet;
 }
 
-void Port::accept(const WireFrame& from, bool inside) {
+void Port::accept(DataPath& lane, const WireFrame& from, bool inside) {
   const std::span<const std::byte> frame = from.bytes;
   // A looped back frame was captured when it was sent.
-  if (capture_ && !inside) datapath_.effects->show(frame, true, datapath_.host.now());
-  if (!datapath_.device.status.enabled() || !addresses.active()) return;
-  Packet& packet = datapath_.rx_packet;
+  if (capture_ && !inside) lane.effects->show(frame, true, lane.host.now());
+  if (!lane.device.status.enabled() || !addresses.active()) return;
+  Packet& packet = lane.rx_packet;
   Route& route = packet.route;
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
+  if (whose != Claim::kAddress && lane.lane != 0) return lane.effects->hand_over(from, 0, inside);
   if (!from.finished() && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
-    return finish(from, [&](const auto& bytes) { accept(bytes, inside); });
+    return finish(lane, from, [&](const auto& bytes) { accept(lane, bytes, inside); });
   if (whose == Claim::kEthernet) {
     if (!inside) ethernet.receive(frame);
     return;
@@ -75,20 +84,20 @@ void Port::accept(const WireFrame& from, bool inside) {
   switch (
       parse_packet(frame, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff, from.train)) {
     case ParseResult::kOkBadIcrc:
-      datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      lane.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
     case ParseResult::kOk:
       if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]]
-        congested(packet);
-      dispatch(packet);
+        congested(lane, packet);
+      dispatch(lane, packet);
       break;
     case ParseResult::kBadIcrc:
-      datapath_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
-      if (datapath_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_ICRC);
+      lane.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      if (lane.log != nullptr) log_bad_frame(lane, frame, TERN_LOG_DROP_ICRC);
       break;
     default:
-      datapath_.counters.add(TERN_CNT_RX_MALFORMED);
-      if (datapath_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_MALFORMED);
+      lane.counters.add(TERN_CNT_RX_MALFORMED);
+      if (lane.log != nullptr) log_bad_frame(lane, frame, TERN_LOG_DROP_MALFORMED);
       break;
   }
   packet.payload.clear();
@@ -96,71 +105,89 @@ void Port::accept(const WireFrame& from, bool inside) {
   if (whose == Claim::kGroup && !inside) ethernet.receive(frame);
 }
 
-std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
+// The lane of a packet's QP. A packet to nobody stays in `lane`.
+std::uint8_t Port::lane_of(const DataPath& lane, const Qp* qp, const Packet& packet) const {
+  if (qp != nullptr) return qp->context().lane;
+  return packet.dest_qp.value == kMulticastQpn ? std::uint8_t{0} : lane.lane;
+}
+
+// Passes a packet to lane `to`, which receives it as if it came to that lane first. A group's
+// packet comes from a QP: lane 0 claims those from the wire.
+std::uint32_t Port::hand_over(DataPath& lane, const Packet& packet, std::uint8_t to) {
+  const bool inside = packet.route.local || packet.dest_qp.value == kMulticastQpn;
+  const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
+  const std::size_t len = serialize(packet, lane.take_ip_ids(packet.train), room, Icrc::kDeferred);
+  lane.effects->commit_to_lane(len, to, inside, packet.train);
+  return 1;
+}
+
+std::uint32_t Port::dispatch(DataPath& lane, Packet& packet, const Qp* except) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
-  Counters& counters = datapath_.counters;
+  Qp* const qp = qps_.find(packet.dest_qp.value);
+  if (several_) [[unlikely]] {
+    if (const std::uint8_t to = lane_of(lane, qp, packet); to != lane.lane)
+      return hand_over(lane, packet, to);
+  }
+  Counters& counters = lane.counters;
   counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
-  if (datapath_.log != nullptr) [[unlikely]]
-    log(TERN_LOG_RECEIVED, packet);
+  if (lane.log != nullptr) [[unlikely]]
+    log(lane, TERN_LOG_RECEIVED, packet);
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
     if (const auto n = multicast.deliver(packet, except)) {
-      datapath_.charge_sender(*n * (packet.payload.size() + kPacketCost));
+      lane.charge_sender(*n * (packet.payload.size() + kPacketCost));
       return *n;
     }
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
-    Qp* const qp = qps_.find(packet.dest_qp.value);
-    if (packet.transport == Transport::kCnp) return notify(qp, packet);
+    if (packet.transport == Transport::kCnp) return notify(lane, qp, packet);
     if (qp != nullptr && qp->transport() == packet.transport) {
       qp->deliver(packet);
       return 1;
     }
   }
   counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
-  if (datapath_.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_NO_QP);
+  if (lane.log != nullptr) log(lane, TERN_LOG_DROPPED, packet, TERN_LOG_DROP_NO_QP);
   return 0;
 }
 
 // ---- sending ----
 
-std::uint32_t Port::emit(Packet& packet) {
-  DataPath& datapath = datapath_;
+std::uint32_t Port::emit(DataPath& lane, Packet& packet) {
   const std::uint32_t train = std::exchange(packet.train, 1);
   const std::uint32_t cost =
       static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
-  datapath.charge(cost);
-  if (datapath.log != nullptr) [[unlikely]]
-    log(TERN_LOG_SENT, packet);
+  lane.charge(cost);
+  if (lane.log != nullptr) [[unlikely]]
+    log(lane, TERN_LOG_SENT, packet);
   if (!addresses.active()) {  // lost, as on a wire that is down
-    if (datapath.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
+    if (lane.log != nullptr) log(lane, TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
     return 1;
   }
-  datapath.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
-  datapath.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
+  lane.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
+  lane.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
   if (faults_ != nullptr) [[unlikely]] {
-    faults_->emit(packet, ip_id_++);
+    faults_->emit(packet, lane.take_ip_ids(1));
     if (packet.route.local) return 1;
   } else if (!packet.route.local || capture_) {
-    const auto room = datapath.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
+    const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const Icrc icrc = unfinished_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;
     packet.train = train;
-    const std::size_t len = serialize(packet, ip_id_, room, icrc);
+    const std::size_t len = serialize(packet, lane.take_ip_ids(train), room, icrc);
     packet.train = 1;
-    ip_id_ = static_cast<std::uint16_t>(ip_id_ + train);
-    datapath.effects->commit_frame(len, !packet.route.local,
-                                   capture_ ? datapath.host.now() : datapath.now(), icrc, train);
+    lane.effects->commit_frame(len, !packet.route.local, capture_ ? lane.host.now() : lane.now(),
+                               icrc, train);
   }
   if (packet.route.local) {
     packet.train = train;
-    dispatch(packet);
+    dispatch(lane, packet);
     packet.train = 1;
   } else if (packet.dest_qp.value == kMulticastQpn && multicast.has(packet.route.dgid)) {
     const Qp* const sender = qps_.find(packet.src_qp.value);
     const bool skip = sender != nullptr && (sender->flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0;
-    const std::uint32_t copies = dispatch(packet, skip ? sender : nullptr);
-    datapath.charge(cost * copies);
+    const std::uint32_t copies = dispatch(lane, packet, skip ? sender : nullptr);
+    lane.charge(cost * copies);
     return 1 + copies;
   }
   return 1;
@@ -168,8 +195,12 @@ std::uint32_t Port::emit(Packet& packet) {
 
 // ---- life cycle ----
 
+bool Port::watched() const {
+  return faults_ != nullptr || capture_ || home_.log != nullptr || ethernet.sniffs();
+}
+
 void Port::allow_trains() {
-  datapath_.allow_trains(faults_ == nullptr && !capture_ && datapath_.log == nullptr);
+  home_.allow_trains(faults_ == nullptr && !capture_ && home_.log == nullptr);
 }
 
 void Port::set_log(EventLog* log) {
@@ -185,7 +216,7 @@ void Port::set_capture(bool capture) {
 void Port::set_link(bool up) {
   if (up == addresses.link_up()) return;
   addresses.set_link(up);
-  datapath_.async_events.raise(TERN_EV_PORT_CHANGE, 1);
+  home_.async_events.raise(home_, TERN_EV_PORT_CHANGE, 1);
 }
 
 void Port::forget() {
@@ -205,8 +236,8 @@ bool Port::set_faults(std::string_view text, std::string& error) {
   if (!change) return false;
   if (injector_ == nullptr) {
     if (change->rules.empty()) return true;
-    injector_ = std::make_unique<PortFaults>(*this, datapath_);
-    injector_->rules().log = datapath_.log;
+    injector_ = std::make_unique<PortFaults>(*this, home_);
+    injector_->rules().log = home_.log;
   }
   if (!injector_->change(std::move(*change), error)) return false;
   faults_ = injector_->rules().empty() ? nullptr : injector_.get();

@@ -27,40 +27,45 @@ class PortFaults;
 
 class Port {
   // First, so that they share cache lines with the addresses, which every packet needs.
-  DataPath& datapath_;
+  DataPath& home_;  // lane 0, which alone serves the Ethernet function, groups and fault rules
   const Table<Qp>& qps_;
   PortFaults* faults_ = nullptr;  // null if there are no rules
   bool capture_;                  // also collects looped back and received frames
   const bool unfinished_;         // Config::unfinished_frames
-  std::uint16_t ip_id_ = 0;
+  const bool several_;            // lanes
 
  public:
-  Port(DataPath& datapath, const Table<Qp>& qps);
+  Port(DataPath& home, const Table<Qp>& qps);
   ~Port();
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // Handles a frame from the wire.
-  void receive(const WireFrame& frame);
+  // `lane`: the caller's. Every lane may call these functions and emit().
+  // The lane that should receive the frame. Any thread may call it.
+  [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const;
+  // Handles a frame from the wire or, if `inside`, from another lane that looped it back.
+  void receive(DataPath& lane, const WireFrame& frame, bool inside = false);
   // Handles a frame that the fault rules let through. `inside`: it was looped back, otherwise it
   // came from the wire.
-  void accept(const WireFrame& frame, bool inside);
+  void accept(DataPath& lane, const WireFrame& frame, bool inside);
   // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
   // this port. Fills `route` and, of a RoCE frame, `at`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
   [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route, FrameLayout& at) const;
   // Context::emit().
-  std::uint32_t emit(Packet& packet);
+  std::uint32_t emit(DataPath& lane, Packet& packet);
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
   // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its
-  // group.
-  std::uint32_t dispatch(Packet& packet, const Qp* except = nullptr);
+  // group. A QP of another lane gets the packet there.
+  std::uint32_t dispatch(DataPath& lane, Packet& packet, const Qp* except = nullptr);
   // Notifies the peer of the QP of congestion on the path from it (IBTA A17.9.3).
-  void send_notification(Qp& qp);
+  void send_notification(DataPath& lane, Qp& qp);
 
   void set_link(bool up);
   [[nodiscard]] bool capture() const { return capture_; }
   void set_capture(bool capture);
+  // Whether someone sees the frames of all QPs. Then lane 0 serves all of them.
+  [[nodiscard]] bool watched() const;
   void set_log(EventLog* log);  // null for none
   // Called before the QPs are destroyed: drops frames that fault rules hold back, and empties the
   // multicast groups.
@@ -84,16 +89,20 @@ class Port {
  private:
   void allow_trains();
   template <class Use>
-  void finish(const WireFrame& frame, Use use);
+  void finish(DataPath& lane, const WireFrame& frame, Use use);
   // The event log: datapath/port_log.cc.
-  void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
-  void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;
-  std::uint32_t notify(Qp* qp, const Packet& packet);
-  void congested(const Packet& packet);
+  void log(const DataPath& lane, std::uint8_t type, const Packet& packet,
+           std::uint8_t reason = 0) const;
+  void log_bad_frame(const DataPath& lane, std::span<const std::byte> frame,
+                     std::uint8_t reason) const;
+  std::uint32_t notify(DataPath& lane, Qp* qp, const Packet& packet);
+  void congested(DataPath& lane, const Packet& packet);
+  [[nodiscard]] std::uint8_t lane_of(const DataPath& lane, const Qp* qp,
+                                     const Packet& packet) const;
+  static std::uint32_t hand_over(DataPath& lane, const Packet& packet, std::uint8_t to);
 
   // Created with the first rules. Stays after the last ones, to pass on the frames held back.
   std::unique_ptr<PortFaults> injector_;
-  std::vector<std::byte> finished_;  // finish()
 };
 
 }  // namespace tern

@@ -17,45 +17,45 @@ constexpr std::uint8_t kDscpShift = 2;  // of the traffic class
 }  // namespace
 
 // A congestion notification from the wire (A17.9.4).
-std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
+std::uint32_t Port::notify(DataPath& lane, Qp* qp, const Packet& packet) {
   std::array<std::byte, kCnpPayload> reserved;
   packet.payload.copy_to(reserved);
   if (!packet.becn ||
       std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
-    datapath_.counters.add(TERN_CNT_RX_MALFORMED);
+    lane.counters.add(TERN_CNT_RX_MALFORMED);
     return 0;
   }
   if (qp == nullptr || !qp->has_peer(packet.route)) {
-    datapath_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    lane.counters.add(TERN_CNT_RX_QP_MISMATCH);
     return 0;
   }
-  datapath_.counters.add(qp->congestion_notified() ? TERN_CNT_RP_CNP_HANDLED
-                                                   : TERN_CNT_RP_CNP_IGNORED);
+  lane.counters.add(qp->congestion_notified() ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RP_CNP_IGNORED);
   return 1;
 }
 
 // Handles a packet marked "congestion experienced": its QP notifies the peer, unless it has done so
 // recently. The peer may be any host: it can make us store no more than one list entry.
-void Port::congested(const Packet& packet) {
-  datapath_.counters.add(TERN_CNT_NP_ECN_MARKED);
+void Port::congested(DataPath& lane, const Packet& packet) {
   Qp* const qp = qps_.find(packet.dest_qp.value);
+  if (qp != nullptr && &qp->context() != &lane) return;  // for its lane, like the packet
+  lane.counters.add(TERN_CNT_NP_ECN_MARKED);
   const bool flow = qp != nullptr && qp->transport() == packet.transport &&
                     packet.transport != Transport::kUd && !is_multicast(packet.route.dgid) &&
                     qp->has_peer(packet.route);
   if (!flow || qp->notifying.linked() ||
-      !datapath_.device.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
+      !lane.device.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
     return;
-  const Nanos now = datapath_.host.now();
+  const Nanos now = lane.host.now();
   if (now < qp->next_notification) return;
-  qp->next_notification = now + datapath_.device.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
-  datapath_.notify_peer(*qp);
+  qp->next_notification = now + lane.device.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
+  lane.notify_peer(*qp);
 }
 
-void Port::send_notification(Qp& qp) {
+void Port::send_notification(DataPath& lane, Qp& qp) {
   assert(qp.route() != nullptr);  // a reset takes the QP off the list
   constexpr std::array<std::byte, kCnpPayload> reserved{};
-  const CongestionParams& params = datapath_.device.congestion;
-  Packet& packet = datapath_.tx_packet;
+  const CongestionParams& params = lane.device.congestion;
+  Packet& packet = lane.tx_packet;
   packet.transport = Transport::kCnp;
   packet.op = kCnpOp;
   packet.src_qp = qp.number();
@@ -71,8 +71,8 @@ void Port::send_notification(Qp& qp) {
   }
   packet.payload.clear();
   packet.payload.append_plain(std::span<const std::byte>(reserved));
-  datapath_.counters.add(TERN_CNT_NP_CNP_SENT);
-  emit(packet);
+  lane.counters.add(TERN_CNT_NP_CNP_SENT);
+  emit(lane, packet);
   packet.payload.clear();
   packet.becn = false;
 }

@@ -32,7 +32,7 @@ void PortFaults::receive(std::span<const std::byte> frame) {
   Route route;
   FrameLayout at;
   if (port_.claim(frame, route, at) == tern::Port::Claim::kEthernet)
-    return port_.accept(frame, false);
+    return port_.accept(datapath_, frame, false);
   faults_.receive(frame, false);
 }
 
@@ -41,7 +41,7 @@ void PortFaults::send(std::span<const std::byte> frame) {
 }
 
 void PortFaults::accept(std::span<const std::byte> frame, bool inside) {
-  port_.accept(frame, inside);
+  port_.accept(datapath_, frame, inside);
 }
 
 void PortFaults::fatal(std::uint32_t code) { datapath_.fatal(code); }

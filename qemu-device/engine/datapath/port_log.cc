@@ -19,7 +19,8 @@ std::uint16_t flags_of(const Packet& packet, const OpTraits& t) {
 }  // namespace
 
 // A received packet has its source's QP number only in a DETH; otherwise the QP's peer is logged.
-void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) const {
+void Port::log(const DataPath& lane, std::uint8_t type, const Packet& packet,
+               std::uint8_t reason) const {
   const OpTraits& t = traits(packet.transport, packet.op);
   const bool sent = type == TERN_LOG_SENT || reason == TERN_LOG_DROP_LINK;
   std::uint32_t source = packet.src_qp.value;
@@ -29,21 +30,22 @@ void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) con
   }
   const std::uint32_t dest = packet.dest_qp.value;
   const bool addressed = t.reth || t.atomic_eth;
-  datapath_.log->add({.type = type,
-                      .code = packet.opcode(),
-                      .flags = flags_of(packet, t),
-                      .qpn = sent ? source : dest,
-                      .addr = addressed ? packet.va : 0,
-                      .length = packet.payload.size(),
-                      .key = type == TERN_LOG_DROPPED ? reason
-                             : addressed              ? packet.rkey
-                                                      : 0,
-                      .index = packet.psn.value(),
-                      .value = sent ? dest : source,
-                      .detail = t.aeth ? std::uint32_t{packet.syndrome} << 24 | packet.msn : 0});
+  lane.log->add({.type = type,
+                 .code = packet.opcode(),
+                 .flags = flags_of(packet, t),
+                 .qpn = sent ? source : dest,
+                 .addr = addressed ? packet.va : 0,
+                 .length = packet.payload.size(),
+                 .key = type == TERN_LOG_DROPPED ? reason
+                        : addressed              ? packet.rkey
+                                                 : 0,
+                 .index = packet.psn.value(),
+                 .value = sent ? dest : source,
+                 .detail = t.aeth ? std::uint32_t{packet.syndrome} << 24 | packet.msn : 0});
 }
 
-void Port::log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const {
+void Port::log_bad_frame(const DataPath& lane, std::span<const std::byte> frame,
+                         std::uint8_t reason) const {
   LogEvent event{.type = TERN_LOG_DROPPED, .length = frame.size(), .key = reason};
   if (const auto at = find_parts(frame)) {
     const Bth bth = bth_of(frame, *at);
@@ -51,7 +53,7 @@ void Port::log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) 
     event.qpn = bth.dest_qp.value;
     event.index = bth.psn.value();
   }
-  datapath_.log->add(event);
+  lane.log->add(event);
 }
 
 }  // namespace tern

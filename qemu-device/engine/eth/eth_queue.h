@@ -81,7 +81,8 @@ struct EthQueue {
   std::unique_ptr<RxOpen> open;  // with TERN_ETH_QF_COALESCE; in use while `opened` is linked
   Hook<EthQueue> opened{this};
   // The queue learns that the CQ failed from its next completion.
-  CqUser cq_user{[](void*) {}, nullptr};
+  static constexpr CqUser::Kind kCqUser{[](void*) {}, nullptr};
+  CqUser cq_user{kCqUser, nullptr};
   PageQueue page_queue{[](void* self) { static_cast<EthQueue*>(self)->kick(); }, this};
 
   [[nodiscard]] std::uint32_t size() const { return 1U << cmd.log_size; }

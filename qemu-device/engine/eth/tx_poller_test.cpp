@@ -20,7 +20,7 @@ constexpr int kForgotten = 10'000;
 class TxPolling : public ::testing::Test {
  protected:
   Sim sim;
-  TestNode node{sim};
+  TestNode node{sim, {.lanes = 1}};
   TestEthQueue tx{node, TERN_ETH_QUEUE_TX, node.create_cq(10), 8};
   const std::vector<std::byte> frame = eth_frame(node.mac(), node.mac(), 100);
 

@@ -49,13 +49,19 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 }  // namespace
 
+MemoryKey* Memory::own(const Accessor& who, MemoryKey* key) const {
+  const bool foreign = key != nullptr && key->pd != who.pd &&
+                       pd_lanes_->get(key->pd.value) != pd_lanes_->get(who.pd.value);
+  return foreign ? nullptr : key;
+}
+
 Region* Memory::find_for_command(std::uint32_t key) const {
   Region* const region = as_region(resolve(key));
   return region && (region->key == key || region->fast) ? region : nullptr;
 }
 
-Region* Memory::find(std::uint32_t key) const {
-  Region* const region = as_region(resolve(key));
+Region* Memory::find(const Accessor& who, std::uint32_t key) const {
+  Region* const region = as_region(resolve(who, key));
   return region && region->key == key ? region : nullptr;
 }
 
@@ -72,7 +78,7 @@ Region* Memory::find(std::uint32_t key) const {
 
 [[gnu::always_inline]] inline Memory::Permit Memory::permit_remote(
     const Accessor& who, const KeyRequest& request) const {
-  MemoryKey* const key = resolve(request.key);
+  MemoryKey* const key = resolve(who, request.key);
   if (const Window* const window = as_window(key)) return permit_through(*window, who, request);
   const Region* const region = key != nullptr && key->key == request.key ? as_region(key) : nullptr;
   return {KeyRules::access(region, who, request), region, request.addr};
@@ -120,9 +126,9 @@ Access Memory::local(const Accessor& who, const KeyRequest& request, SpanList& o
   Rule broken = Rule::kNone;
   if (request.key >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
     broken = rule_of_reserved(who, request);
-    if (broken == Rule::kNone) access = reserved(request, out);
+    if (broken == Rule::kNone) access = reserved(who, request, out);
   } else {
-    const Region* const region = find(request.key);
+    const Region* const region = find(who, request.key);
     broken = KeyRules::access(region, who, request);
     if (broken == Rule::kNone) [[likely]]
       access = append(*region, request.addr, request, out, missing);
@@ -136,20 +142,22 @@ Rule Memory::rule_of_reserved(const Accessor& who, const KeyRequest& request) {
   return in_range(request.addr, request.length) ? Rule::kNone : Rule::kMrHigh;
 }
 
-Access Memory::reserved(const KeyRequest& request, SpanList& out) {
+Access Memory::reserved(const Accessor& who, const KeyRequest& request, SpanList& out) {
   std::uint64_t len = request.length;
   const bool write = request.writes();
   if (request.key == TERN_LKEY_DMA) {
     return out.append_dma(request.addr, len, write) ? Access::kReady : Access::kDmaError;
   }
-  zeros_.resize(kNullBytes);
-  discard_.resize(kNullBytes);
+  static std::array<std::byte, kNullBytes> zeros;  // never written
+  std::vector<std::byte>& discard =
+      discard_[pd_lanes_ != nullptr ? pd_lanes_->get(who.pd.value) : 0];
+  discard.resize(kNullBytes);
   while (len != 0) {
     const std::size_t n = std::min<std::uint64_t>(len, kNullBytes);
     if (write) {
-      out.append_plain(std::span(discard_).first(n));
+      out.append_plain(std::span(discard).first(n));
     } else {
-      out.append_plain(std::span(std::as_const(zeros_)).first(n));
+      out.append_plain(std::span(std::as_const(zeros)).first(n));
     }
     len -= n;
   }
@@ -208,7 +216,7 @@ void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t
 Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                            std::uint64_t len, bool whole, std::uint32_t rights) const {
   if (whole) {
-    const Region* const region = find(rkey);
+    const Region* const region = find(who, rkey);
     va = region ? region->iova : 0;
     len = 0;
   }
@@ -324,7 +332,7 @@ std::uint32_t Memory::insert_region(Region region) {
   page_entries_ += region.pages.entries_held();
   if (region.dmn != 0) ++dm_->find(region.dmn)->users;
   const std::uint32_t key = insert(KeyEntry(std::move(region)));
-  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *find(key));
+  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *as_region(resolve(key)));
   return key;
 }
 
@@ -464,7 +472,8 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const KeyRequest request{le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}),
                            le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})};
-  Region* const region = find_for_command(request.key);
+  Region* region = as_region(resolve(who, request.key));
+  if (region != nullptr && region->key != request.key && !region->fast) region = nullptr;
   Rule broken = KeyRules::registration(who, region);
   Status status = TERN_ST_OK;
   if (broken == Rule::kNone) {
@@ -509,8 +518,8 @@ bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
 }
 
 bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
-  Window* const window = as_window(resolve(key));
-  Region* const region = find(key);
+  Window* const window = as_window(resolve(who, key));
+  Region* const region = find(who, key);
   const Rule broken = window != nullptr ? rules.invalidation(who, *window, key)
                                         : rules.invalidation(who, region, remote);
   const std::uint8_t operation = remote ? TERN_LOG_CHECK_REMOTE_INV : TERN_LOG_CHECK_LOCAL_INV;

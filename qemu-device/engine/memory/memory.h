@@ -2,14 +2,17 @@
 // Keys: the one path from (key, address, length) to bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "core/device_state.h"
 #include "core/event_log.h"
 #include "core/host.h"
+#include "core/limits.h"
 #include "core/slab.h"
 #include "core/types.h"
 #include "memory/device_memory.h"
@@ -30,13 +33,14 @@ enum class Access : std::uint8_t {
 class Memory {
  public:
   // `max_mr` regions and `max_mw` windows, together at most 2^24 - 3. `dm` is null if the device
-  // has no device memory.
+  // has no device memory, `pd_lanes` if it has one lane.
   Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr,
-         std::uint32_t max_mw = 0, bool mw_type_2a = false)
+         std::uint32_t max_mw = 0, bool mw_type_2a = false, const LaneMap* pd_lanes = nullptr)
       : rules(mw_type_2a),
         host_(host),
         budget_(budget),
         dm_(dm),
+        pd_lanes_(pd_lanes),
         entries_(kFirstIndex, max_mr + max_mw),
         max_mr_(max_mr),
         max_mw_(max_mw) {}
@@ -128,10 +132,20 @@ class Memory {
   static constexpr std::uint32_t kFirstIndex = 3;  // 0: no region; 1, 2: TERN_LKEY_*
 
   // What has the key or another variant of it; null if nothing has.
-  [[nodiscard]] MemoryKey* resolve(std::uint32_t key) const {
+  [[nodiscard, gnu::always_inline]] MemoryKey* resolve(std::uint32_t key) const {
     KeyEntry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
     return entry != nullptr ? &entry->key() : nullptr;
   }
+  // The same for a work request or a packet. Another lane may be changing the keys of its PDs: they
+  // do not exist for this one.
+  [[nodiscard, gnu::always_inline]] MemoryKey* resolve(const Accessor& who,
+                                                       std::uint32_t key) const {
+    MemoryKey* const found = resolve(key);
+    if (pd_lanes_ != nullptr) [[unlikely]]
+      return own(who, found);
+    return found;
+  }
+  [[nodiscard, gnu::noinline]] MemoryKey* own(const Accessor& who, MemoryKey* key) const;
   // The same, but null unless it is a region or a window.
   [[nodiscard]] static Region* as_region(MemoryKey* key) {
     return key != nullptr && key->kind == KeyKind::kRegion ? static_cast<Region*>(key) : nullptr;
@@ -140,7 +154,7 @@ class Memory {
     return key != nullptr && key->kind == KeyKind::kWindow ? static_cast<Window*>(key) : nullptr;
   }
   // The region with exactly this key.
-  [[nodiscard]] Region* find(std::uint32_t key) const;
+  [[nodiscard]] Region* find(const Accessor& who, std::uint32_t key) const;
   // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   // The region of a bound window.
@@ -153,7 +167,7 @@ class Memory {
                                       const KeyRequest& request) const;
   // Access by an lkey without a region: the rule that refuses it, or the result.
   [[nodiscard]] static Rule rule_of_reserved(const Accessor& who, const KeyRequest& request);
-  [[nodiscard]] Access reserved(const KeyRequest& request, SpanList& out);
+  [[nodiscard]] Access reserved(const Accessor& who, const KeyRequest& request, SpanList& out);
   // `addr`: of the first byte, as the region counts.
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, const KeyRequest& request,
                               SpanList& out, Missing& missing);
@@ -201,15 +215,16 @@ class Memory {
   Host& host_;
   PageBudget& budget_;
   DeviceMemory* dm_;
+  const LaneMap* pd_lanes_;
   Slab<KeyEntry> entries_;
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
   std::uint32_t windows_ = 0;
+  std::mutex qp_windows_mutex_;                        // lanes share the map
   std::map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
   std::map<std::uint32_t, std::uint32_t> pd_users_;
-  std::uint64_t page_entries_ = 0;      // held by regions; part of the budget
-  std::vector<std::byte> zeros_;        // read through TERN_LKEY_NULL
-  std::vector<std::byte> discard_;      // written through it
+  std::uint64_t page_entries_ = 0;                         // held by regions; part of the budget
+  std::array<std::vector<std::byte>, kMaxLanes> discard_;  // written through TERN_LKEY_NULL
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets
 };
 

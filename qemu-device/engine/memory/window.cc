@@ -48,8 +48,8 @@ Status Memory::query_mw(const Window& w, tern_rsp_mr* rsp) const {
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   const KeyRequest request{le(std::uint32_t{seg.rkey}), le(std::uint64_t{seg.addr}),
                            le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})};
-  Window* const window = as_window(resolve(request.key));
-  Region* const region = request.length != 0 ? find(le(std::uint32_t{seg.lkey})) : nullptr;
+  Window* const window = as_window(resolve(who, request.key));
+  Region* const region = request.length != 0 ? find(who, le(std::uint32_t{seg.lkey})) : nullptr;
   const Rule broken = rules.bind(who, seg, window, region);
   if (concluded(TERN_LOG_CHECK_BIND, who, request, broken) != Access::kReady) return false;
   Window& w = *window;
@@ -67,6 +67,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   if (w.type == 2) {
     w.qp = who.qp;
     w.qp_generation = who.generation;
+    const std::scoped_lock lock(qp_windows_mutex_);
     ++qp_windows_[who.qp.value];
   }
   if (log != nullptr) [[unlikely]]
@@ -83,6 +84,7 @@ void Memory::unbind(Window& w, Qpn by) {
     --region->windows;
   }
   if (w.type == 1) return;
+  const std::scoped_lock lock(qp_windows_mutex_);
   const auto named = qp_windows_.find(w.qp.value);
   if (--named->second == 0) qp_windows_.erase(named);
 }

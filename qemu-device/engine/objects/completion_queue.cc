@@ -21,7 +21,7 @@ std::uint64_t ring_bytes(unsigned log_size) { return sizeof(tern_cqe) << log_siz
 }  // namespace
 
 Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
-    : context_(context),
+    : context_(&context),
       cmd_(cmd),
       buffer_(context.device.page_budget),
       eq_(eq),
@@ -29,7 +29,9 @@ Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
       serial_(context.device.next_serial()),
       period_end_(
           context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
-      log_size_(cmd.log_size) {
+      log_size_(cmd.log_size),
+      lane_member(
+          context, [](void* self, Context& lane) { static_cast<Cq*>(self)->move_to(lane); }, this) {
   if (eq_ != nullptr) eq_->attach_cq();
 }
 
@@ -42,7 +44,7 @@ Status Cq::init() {
       !record_.fits<tern_cq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
+  return buffer_.load(context_->host, cmd_.pages, ring_bytes(log_size_));
 }
 
 // Returns whether an entry is free; fails the queue if not. Reads the record only if the last ci
@@ -51,7 +53,7 @@ Status Cq::init() {
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
   if (ignores_overrun() || index - ci_ < size()) return true;
-  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(context_->host, offsetof(tern_cq_record, ci));
   if (!ci) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
@@ -67,15 +69,15 @@ bool Cq::make_room() {
 bool Cq::push(tern_cqe& cqe) {
   if (broken_ || !make_room()) return false;
   const std::uint64_t place = pi_ - base_;
-  cqe.timestamp = le(context_.now());
+  cqe.timestamp = le(context_->now());
   cqe.phase = le(static_cast<std::uint32_t>(~(place >> log_size_) & TERN_CQE_PHASE));
   const std::uint64_t slot = place & (size() - 1);
-  if (!buffer_.publish(context_.host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
+  if (!buffer_.publish(context_->host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
   }
   ++pi_;
-  if (context_.log != nullptr) [[unlikely]]
+  if (context_->log != nullptr) [[unlikely]]
     log(cqe);
   const bool solicits = (cqe.flags & TERN_CQE_F_SOLICITED) || cqe.status != TERN_CQE_SUCCESS;
   if (solicits) {
@@ -83,7 +85,7 @@ bool Cq::push(tern_cqe& cqe) {
     ++unreported_solicited_;
   }
   if (armed_ && (solicits || !armed_solicited_)) report(1);
-  if (eq_ != nullptr && !written_.linked()) context_.written_cqs.push_back(written_);
+  if (eq_ != nullptr && !written_.linked()) context_->written_cqs.push_back(written_);
   return true;
 }
 
@@ -91,21 +93,21 @@ void Cq::log(const tern_cqe& cqe) const {
   const auto flags =
       static_cast<std::uint16_t>((cqe.flags & TERN_CQE_F_RECV ? TERN_LOG_F_RECV : 0) |
                                  (cqe.flags & TERN_CQE_F_SOLICITED ? TERN_LOG_F_SOLICITED : 0));
-  context_.log->add({.type = TERN_LOG_CQE,
-                     .code = cqe.status,
-                     .flags = flags,
-                     .qpn = le(std::uint32_t{cqe.qpn}),
-                     .addr = le(std::uint64_t{cqe.wr_id}),
-                     .length = le(std::uint32_t{cqe.byte_len}),
-                     .key = cqn_,
-                     .index = le(std::uint32_t{cqe.wqe_index}),
-                     .value = cqe.opcode,
-                     .detail = le(std::uint32_t{cqe.srqn})});
+  context_->log->add({.type = TERN_LOG_CQE,
+                      .code = cqe.status,
+                      .flags = flags,
+                      .qpn = le(std::uint32_t{cqe.qpn}),
+                      .addr = le(std::uint64_t{cqe.wr_id}),
+                      .length = le(std::uint32_t{cqe.byte_len}),
+                      .key = cqn_,
+                      .index = le(std::uint32_t{cqe.wqe_index}),
+                      .value = cqe.opcode,
+                      .detail = le(std::uint32_t{cqe.srqn})});
 }
 
 void Cq::arm() {
   if (broken_ || eq_ == nullptr) return;
-  const auto word = record_.load32(context_.host, offsetof(tern_cq_record, arm));
+  const auto word = record_.load32(context_->host, offsetof(tern_cq_record, arm));
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
   if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_ || (armed_ && *word == armed_word_)) return;
@@ -137,19 +139,20 @@ void Cq::report(std::uint64_t more) {
   if (!moderated() || (count_ != 0 && pending_ >= count_)) {
     fire();
   } else if (!period_end_.armed()) {
-    period_end_.arm(context_.now() + period_ * kNanosPerMicro);
+    period_end_.arm(context_->now() + period_ * kNanosPerMicro);
   }
 }
 
 // One unconsumed event is enough: software that consumes it polls the queue afterwards.
 void Cq::fire() {
-  if (eqe_posted_ && !eq_->consumed(eqe_index_)) {
-    context_.counters.add(TERN_CNT_EQ_COALESCED);
+  const auto lock = eq_->lock();
+  if (eqe_posted_ && !eq_->consumed(*context_, eqe_index_)) {
+    context_->counters.add(TERN_CNT_EQ_COALESCED);
   } else {
     const std::uint64_t index = eq_->pi();
-    if (!eq_->post(TERN_EV_COMPLETION, cqn_, generation())) {
+    if (!eq_->post(*context_, TERN_EV_COMPLETION, cqn_, generation())) {
       // Events of destroyed CQs fill the queue. Software does not ring when it consumes them.
-      period_end_.arm(context_.now() + kRetry);
+      period_end_.arm(context_->now() + kRetry);
       return;
     }
     eqe_index_ = index;
@@ -167,7 +170,7 @@ void Cq::fire() {
 // Software that reads an older value rings needlessly.
 void Cq::store_reported() {
   const auto index = static_cast<std::uint32_t>(reported_);
-  if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index))
+  if (!record_.store32(context_->host, offsetof(tern_cq_record, reported), index))
     fail(TERN_CNT_DMA_ERRORS);
 }
 
@@ -178,19 +181,35 @@ void Cq::fail(unsigned counter) {
   broken_ = true;
   armed_ = false;
   period_end_.cancel();
-  context_.counters.add(counter);
-  context_.async_events.raise(TERN_EV_CQ_ERR, cqn_, generation());
-  context_.failed_cqs.push_back(failed_);
+  context_->counters.add(counter);
+  context_->async_events.raise(*context_, TERN_EV_CQ_ERR, cqn_, generation());
+  context_->failed_cqs.push_back(failed_);
+}
+
+void Cq::move_to(Context& lane) {
+  const bool written = written_.linked();
+  const bool failed = failed_.linked();
+  written_.unlink();
+  failed_.unlink();
+  page_queue_.unlink();
+  period_end_.move_to(lane.timers);
+  context_ = &lane;
+  if (written) lane.written_cqs.push_back(written_);
+  if (failed) lane.failed_cqs.push_back(failed_);
+  lane.uars.add(uar(), page_queue_);
+  users_.for_each([&](CqUser& user) { user.move_to(lane); });
+  notified_.for_each([&](CqUser& user) { user.move_to(lane); });
+  arm();  // a doorbell may still be on its way to the former lane
 }
 
 bool Cq::notify_users(std::uint32_t& most) {
   while (CqUser* const user = users_.front()) {
     if (most == 0) return true;
     --most;
-    ++context_.visits;
+    ++context_->visits;
     user->unlink();
     notified_.push_back(*user);
-    user->failed_(user->user_);
+    user->kind_.failed(user->user_);
   }
   failed_.unlink();
   return false;
@@ -199,10 +218,10 @@ bool Cq::notify_users(std::uint32_t& most) {
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (!size_ok(cmd.log_size)) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
-  QueueBuffer fresh(context_.device.page_budget);
-  const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
+  QueueBuffer fresh(context_->device.page_budget);
+  const Status st = fresh.load(context_->host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
-  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(context_->host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
   // Software copies unconsumed CQEs in front of the new ones. If they exceed the old buffer, some
   // are lost already.
@@ -232,7 +251,7 @@ Status Cq::modify(const tern_cmd_modify_cq& cmd) {
 }
 
 Status Cq::query(tern_rsp_query_cq* rsp) const {
-  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(context_->host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
   *rsp = {};
   rsp->pi = le(static_cast<std::uint32_t>(pi_));

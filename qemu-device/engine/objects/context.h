@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The view of the device for objects, transports and the Ethernet function. DataPath is the only
-// Context, so nothing is virtual: functions that need higher layers are declared here and defined
-// in datapath/datapath.cc.
+// The view of the device, from one lane of it, for objects, transports and the Ethernet function.
+// DataPath is the only Context, so nothing is virtual: functions that need higher layers are
+// declared here and defined in datapath/datapath.cc.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "objects/events.h"
 #include "objects/page_faults.h"
 #include "objects/record.h"
+#include "objects/uar_pages.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -143,17 +144,20 @@ class Context {
 
   Counters counters;
   BlockPool blocks;  // for data in flight
-  AsyncEvents async_events;
-  PageFaults page_faults;
+  AsyncEvents& async_events;
+  PageFaults& page_faults;
+  UarPages uars;               // of lane 0, and the queues of this lane by their page
   Memory::Missing missing;     // set by the access that met an absent page, for its fault
   List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
   List<Cq> failed_cqs;         // some of their users are not notified; DataPath::notify_cq_users()
   List<TagList> tag_lists;     // with operations to execute
   std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
   std::uint64_t received = 0;  // sum of charge_sender()
+  const std::uint8_t lane;     // its number
 
  protected:
-  Context(Host& host_, DeviceState& device_, Memory& memory_)
+  Context(std::uint8_t number, Host& host_, DeviceState& device_, Memory& memory_,
+          AsyncEvents& events, PageFaults& faults)
       : host(host_),
         device(device_),
         memory(memory_),
@@ -162,11 +166,13 @@ class Context {
         scatter(host),
         grh(host),
         raw_frame(host),
-        async_events(counters),
-        page_faults(counters) {}
+        async_events(events),
+        page_faults(faults),
+        lane(number),
+        trains_(!device_.config.capture) {}
   ~Context() = default;
 
-  bool trains_ = true;
+  bool trains_;
 
  private:
   Nanos now_ = 0;

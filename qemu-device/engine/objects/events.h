@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Queue of asynchronous events for software.
+// Queue of asynchronous events for software, which all lanes share.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <tuple>
-
-#include "core/counters.h"
 
 namespace tern {
 
+class Context;
 class Eq;
 
 // An event that does not fit the event queue waits here, once per type and object.
 class AsyncEvents {
  public:
-  explicit AsyncEvents(Counters& counters) : counters_(counters) {}
-  // `generation`: of the CQ, QP or SRQ with number `id`; 0 for a port.
-  void raise(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
+  // `lane`: the caller's. `generation`: of the CQ, QP or SRQ with number `id`; 0 for a port.
+  void raise(Context& lane, std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
   // Call it when software has consumed events, or has created the queue. Posts at most `most`
   // events; returns whether more may fit.
-  bool flush(unsigned most = UINT32_MAX);
+  bool flush(Context& lane, unsigned most = UINT32_MAX);
   // Drops the waiting events of object `id`, which is being destroyed. `of_type` selects the event
   // types of its kind. It also visits a few events of other objects: other kinds may have the same
   // number.
@@ -42,7 +41,7 @@ class AsyncEvents {
     }
   };
 
-  Counters& counters_;
+  std::mutex mutex_;
   std::map<std::uint64_t, Event> waiting_;  // oldest first
   std::map<Event, std::uint64_t> known_;    // the same, for lookup
   std::uint64_t next_ = 0;                  // key of the next one in waiting_

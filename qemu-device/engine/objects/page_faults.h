@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "core/list.h"
 #include "tern_hw.hpp"
 
 namespace tern {
 
+class Context;
 class Eq;
-struct Counters;
 
 // Fault of the requester or responder of a QP, which owns it. Each has at most one fault at a time,
 // so none is lost.
@@ -39,27 +40,27 @@ struct Fault {
   Hook<Fault> hook{this};
 };
 
+// Lanes share it. `lane`: the caller's.
 class PageFaults {
  public:
-  explicit PageFaults(Counters& counters) : counters_(counters) {}
-
   // Reports a fault as soon as the queue has space. `fault.state` must be kNone.
-  void raise(Fault& fault);
+  void raise(Context& lane, Fault& fault);
   // Ends the fault, whether or not it was reported: the QP changes state or is destroyed.
   void cancel(Fault& fault);
   // RESUME_QP: ends the fault if it was reported with this token. Returns whether it did.
   [[nodiscard]] bool resume(Fault& fault, std::uint32_t token);
   // As AsyncEvents::flush().
-  bool flush(unsigned most = UINT32_MAX);
+  bool flush(Context& lane, unsigned most = UINT32_MAX);
   // Number of faults that have not ended.
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 
   Eq* eq = nullptr;  // the fault event queue, if there is one
 
  private:
-  [[nodiscard]] bool report(Fault& fault);
+  [[nodiscard]] bool report(Context& lane, Fault& fault);
+  void end(Fault& fault);
 
-  Counters& counters_;
+  std::mutex mutex_;
   List<Fault> waiting_;  // oldest first
   std::uint32_t parked_ = 0;
   std::uint32_t tokens_ = 0;  // last token; outlives resets

@@ -30,7 +30,7 @@ class PageFaultsTest : public EqTest {
     eq = std::make_unique<Eq>(device.datapath, cmd);
     ASSERT_EQ(eq->init(), TERN_ST_OK);
     device.datapath.page_faults.eq = eq.get();
-    faults.flush();
+    faults.flush(device.datapath);
   }
   void raise(std::size_t i) {
     fault[i].addr = 0x1000 * i;
@@ -39,7 +39,7 @@ class PageFaultsTest : public EqTest {
     fault[i].qpn = static_cast<std::uint32_t>(i);
     fault[i].side = TERN_FAULT_RESPONDER;
     fault[i].write = true;
-    faults.raise(fault[i]);
+    faults.raise(device.datapath, fault[i]);
   }
   tern_fault entry(std::uint32_t index) {
     return host.get<tern_fault>(cmd.pages.addr + index % kSize * sizeof(tern_fault));
@@ -82,7 +82,7 @@ TEST_F(PageFaultsTest, WhatTheQueueHasNoRoomForWaits) {
     host.put(cmd.record, ++ci);
     // Link changes raise asynchronous events, which must not affect fault events.
     device.set_link(ci % 2 != 0);
-    faults.flush();
+    faults.flush(device.datapath);
   }
   EXPECT_EQ(eq->pi(), fault.size()) << "none came twice";
   EXPECT_EQ(faults.parked(), fault.size()) << "software has not resumed any";

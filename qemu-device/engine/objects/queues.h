@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "core/device_state.h"
 #include "core/effects.h"
 #include "core/host.h"
+#include "core/lane_group.h"
 #include "core/list.h"
 #include "core/timers.h"
 #include "memory/memory.h"
@@ -59,16 +61,23 @@ class Context;
 // A user of a CQ. The QP, XRC SRQ or Ethernet queue that completes into the CQ contains it.
 class CqUser : public BaseHook<CqUser> {
  public:
-  // `failed` is called when the CQ takes no more completions.
-  CqUser(void (*failed)(void*), void* user) : failed_(failed), user_(user) {}
+  struct Kind {
+    void (*failed)(void*);               // the CQ takes no more completions
+    void (*move)(void*, Context& lane);  // the CQ moves to this lane; null: the user does not
+  };
+  CqUser(const Kind& kind, void* user) : kind_(kind), user_(user) {}
+  void move_to(Context& lane) {
+    if (kind_.move != nullptr) kind_.move(user_, lane);
+  }
 
  private:
   friend class Cq;
-  void (*failed_)(void*);
+  const Kind& kind_;
   void* user_;
 };
 
-// Event queue (CREATE_EQ).
+// Event queue (CREATE_EQ). Its posters serialise their calls: those of an EQ for completions by
+// lock(). `lane`: the caller's.
 class Eq {
  public:
   Eq(Context& context, const tern_cmd_create_eq& cmd);
@@ -79,12 +88,15 @@ class Eq {
   [[nodiscard]] std::uint64_t pi() const { return pi_; }
   // Whether software has consumed event `index`, which is below pi(). Reads ci from the record if
   // necessary.
-  [[nodiscard]] bool consumed(std::uint64_t index);
+  [[nodiscard]] bool consumed(Context& lane, std::uint64_t index);
   // Writes an event and raises the vector. Returns false if the queue is full, or if it is
   // unreachable, which is fatal to the device.
-  [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
+  [[nodiscard]] bool post(Context& lane, std::uint16_t type, std::uint32_t id,
+                          std::uint32_t generation = 0);
   // The same for an entry of a fault queue, whose phase word it sets.
-  [[nodiscard]] bool post(tern_fault& entry);
+  [[nodiscard]] bool post(Context& lane, tern_fault& entry);
+  // Lanes share EQs.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   void attach_cq() { ++users_; }
   void detach_cq() { --users_; }
@@ -94,14 +106,16 @@ class Eq {
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
-  void read_ci();
-  [[nodiscard]] bool make_room();
+  void read_ci(Context& lane);
+  [[nodiscard]] bool make_room(Context& lane);
   [[nodiscard]] std::uint32_t phase() const;
   // `type` and `id` are for the event log.
-  [[nodiscard]] bool publish(std::span<const std::byte> entry, std::uint16_t type,
+  [[nodiscard]] bool publish(Context& lane, std::span<const std::byte> entry, std::uint16_t type,
                              std::uint32_t id);
 
-  Context& context_;
+  Host& host_;
+  const std::uint32_t num_vectors_;
+  std::mutex mutex_;
   tern_cmd_create_eq cmd_;
   Record record_;
   QueueBuffer buffer_;
@@ -139,6 +153,9 @@ class Cq {
   // QUERY_CQ.
   [[nodiscard]] Status query(tern_rsp_query_cq* rsp) const;
 
+  // The CQ and its users move to this lane.
+  void move_to(Context& lane);
+
   // QPs, SRQs and Ethernet queues that complete into the CQ.
   void attach(CqUser& user) { users_.push_back(user); }
   static void detach(CqUser& user) { user.unlink(); }
@@ -162,7 +179,7 @@ class Cq {
   void fail(unsigned counter);
   [[gnu::noinline]] void log(const tern_cqe& cqe) const;
 
-  Context& context_;
+  Context* context_;
   tern_cmd_create_cq cmd_;
   QueueBuffer buffer_;
   Eq* eq_;
@@ -193,6 +210,9 @@ class Cq {
   bool armed_solicited_ = false;
   bool broken_ = false;
   PageQueue page_queue_{[](void* self) { static_cast<Cq*>(self)->arm(); }, this};
+
+ public:
+  LaneMember lane_member;
 };
 
 }  // namespace tern

@@ -180,7 +180,7 @@ TEST_F(EqTest, EntriesPhasesAndVector) {
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   for (std::uint32_t i = 0; i < 5 * kSize; ++i) {
     ASSERT_EQ(eq.pi(), i);
-    ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1000 + i));
+    ASSERT_TRUE(eq.post(device.datapath, TERN_EV_COMPLETION, 1000 + i));
     EXPECT_TRUE(raised(3));
     const tern_eqe e = at(cmd, i % kSize);
     EXPECT_EQ(e.type, TERN_EV_COMPLETION);
@@ -195,25 +195,26 @@ TEST_F(EqTest, FullAndConsumed) {
   const auto cmd = command();
   Eq eq(device.datapath, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
-  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, i));
+  for (std::uint32_t i = 0; i < kSize; ++i)
+    ASSERT_TRUE(eq.post(device.datapath, TERN_EV_COMPLETION, i));
   (void)raised(3);
-  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 99));
+  EXPECT_FALSE(eq.post(device.datapath, TERN_EV_COMPLETION, 99));
   EXPECT_FALSE(raised(3));
   EXPECT_EQ(at(cmd, 0).id, 0U) << "nothing was overwritten";
-  EXPECT_FALSE(eq.consumed(0));
+  EXPECT_FALSE(eq.consumed(device.datapath, 0));
   set_ci(cmd, 1);
-  EXPECT_TRUE(eq.consumed(0));
-  EXPECT_FALSE(eq.consumed(1));
-  EXPECT_TRUE(eq.post(TERN_EV_COMPLETION, 99));
-  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  EXPECT_TRUE(eq.consumed(device.datapath, 0));
+  EXPECT_FALSE(eq.consumed(device.datapath, 1));
+  EXPECT_TRUE(eq.post(device.datapath, TERN_EV_COMPLETION, 99));
+  EXPECT_FALSE(eq.post(device.datapath, TERN_EV_COMPLETION, 100));
   // An index ahead of the device, or one that went back, consumes nothing.
   set_ci(cmd, kSize + 2);
-  EXPECT_FALSE(eq.consumed(1));
-  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  EXPECT_FALSE(eq.consumed(device.datapath, 1));
+  EXPECT_FALSE(eq.post(device.datapath, TERN_EV_COMPLETION, 100));
   set_ci(cmd, 0);
-  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  EXPECT_FALSE(eq.post(device.datapath, TERN_EV_COMPLETION, 100));
   set_ci(cmd, kSize + 1);
-  EXPECT_TRUE(eq.consumed(kSize));
+  EXPECT_TRUE(eq.consumed(device.datapath, kSize));
 }
 
 TEST_F(EqTest, UnreachableMemoryIsFatal) {
@@ -221,16 +222,16 @@ TEST_F(EqTest, UnreachableMemoryIsFatal) {
   Eq eq(device.datapath, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   host.punch(cmd.pages.addr, 16);
-  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 1));
+  EXPECT_FALSE(eq.post(device.datapath, TERN_EV_COMPLETION, 1));
   EXPECT_TRUE(status() & TERN_STATUS_FATAL);
   EXPECT_EQ(device.reg_read(TERN_REG_FATAL), static_cast<std::uint32_t>(TERN_FATAL_EQ_DMA));
   EXPECT_TRUE(raised(0));
 
   device.reset();
   host.restore(cmd.pages.addr);
-  ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1));
+  ASSERT_TRUE(eq.post(device.datapath, TERN_EV_COMPLETION, 1));
   host.punch(cmd.record, 64);
-  EXPECT_FALSE(eq.consumed(0));
+  EXPECT_FALSE(eq.consumed(device.datapath, 0));
   EXPECT_TRUE(status() & TERN_STATUS_FATAL);
 }
 
@@ -254,67 +255,67 @@ class AsyncTest : public EqTest {
 };
 
 TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
-  events.raise(TERN_EV_PORT_CHANGE, 0);
-  events.raise(TERN_EV_CQ_ERR, 7);
-  events.raise(TERN_EV_PORT_CHANGE, 0);
-  events.raise(TERN_EV_CQ_ERR, 8);
+  events.raise(device.datapath, TERN_EV_PORT_CHANGE, 0);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 7);
+  events.raise(device.datapath, TERN_EV_PORT_CHANGE, 0);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 8);
   EXPECT_EQ(events.waiting(), 3U);
   EXPECT_EQ(device.datapath.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
   connect();
-  events.flush();
+  events.flush(device.datapath);
   EXPECT_EQ(events.waiting(), 0U);
   EXPECT_EQ(eq->pi(), 3U);
   EXPECT_EQ(at(cmd, 0).type, TERN_EV_PORT_CHANGE);
   EXPECT_EQ(at(cmd, 1).id, 7U);
   EXPECT_EQ(at(cmd, 2).id, 8U);
   // An event that was delivered may be raised again.
-  events.raise(TERN_EV_PORT_CHANGE, 0);
+  events.raise(device.datapath, TERN_EV_PORT_CHANGE, 0);
   EXPECT_EQ(eq->pi(), 4U);
 }
 
 TEST_F(AsyncTest, KeepsTheOrderPastAFullQueue) {
   connect();
-  for (std::uint32_t i = 0; i < kSize + 5; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  for (std::uint32_t i = 0; i < kSize + 5; ++i) events.raise(device.datapath, TERN_EV_QP_FATAL, i);
   EXPECT_EQ(events.waiting(), 5U);
   set_ci(cmd, 3);
-  events.raise(TERN_EV_QP_FATAL, 100);
+  events.raise(device.datapath, TERN_EV_QP_FATAL, 100);
   EXPECT_EQ(events.waiting(), 6U) << "nothing overtakes what waits";
-  events.flush();
+  events.flush(device.datapath);
   EXPECT_EQ(events.waiting(), 3U);
   EXPECT_EQ(at(cmd, 0).id, kSize);
   EXPECT_EQ(at(cmd, 2).id, kSize + 2);
   set_ci(cmd, kSize);
-  events.flush();
+  events.flush(device.datapath);
   EXPECT_EQ(at(cmd, 5).id, 100U);
   EXPECT_EQ(events.waiting(), 0U);
 }
 
 TEST_F(AsyncTest, CarryTheGeneration) {
-  events.raise(TERN_EV_CQ_ERR, 7, 0x80000001);
-  events.raise(TERN_EV_CQ_ERR, 7, 0x80000002);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 7, 0x80000001);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 7, 0x80000002);
   EXPECT_EQ(events.waiting(), 2U) << "of two objects";
   connect();
-  events.flush();
-  events.raise(TERN_EV_CQ_ERR, 7, 0x80000003);
+  events.flush(device.datapath);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 7, 0x80000003);
   for (std::uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(at(cmd, i).id, 7U);
     EXPECT_EQ(at(cmd, i).generation, 0x80000001 + i);
   }
-  events.raise(TERN_EV_PORT_CHANGE, 1);
+  events.raise(device.datapath, TERN_EV_PORT_CHANGE, 1);
   EXPECT_EQ(at(cmd, 3).generation, 0U);
 }
 
 TEST_F(AsyncTest, ForgetsWhatIsGone) {
-  for (std::uint16_t type = 1; type < TERN_EV_NUM; ++type) events.raise(type, 5);
-  events.raise(TERN_EV_CQ_ERR, 6);
+  for (std::uint16_t type = 1; type < TERN_EV_NUM; ++type) events.raise(device.datapath, type, 5);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 6);
   events.forget(5, [](std::uint16_t type) { return type == TERN_EV_CQ_ERR; });
   EXPECT_EQ(events.waiting(), TERN_EV_NUM - 1U);
-  events.raise(TERN_EV_CQ_ERR, 5);
+  events.raise(device.datapath, TERN_EV_CQ_ERR, 5);
   EXPECT_EQ(events.waiting(), TERN_EV_NUM + 0U) << "a new object with that number";
   events.clear();
   EXPECT_EQ(events.waiting(), 0U);
   connect();
-  events.flush();
+  events.flush(device.datapath);
   EXPECT_EQ(eq->pi(), 0U);
 }
 
@@ -335,9 +336,9 @@ double forget_time(AsyncEvents& events) {
 // A driver without an asynchronous EQ may let any number of events wait: to destroy an object must
 // not search them all.
 TEST_F(AsyncTest, ForgettingIsNoSearch) {
-  for (std::uint32_t i = 0; i < 16; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  for (std::uint32_t i = 0; i < 16; ++i) events.raise(device.datapath, TERN_EV_QP_FATAL, i);
   const double few = forget_time(events);
-  for (std::uint32_t i = 0; i < 50'000; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  for (std::uint32_t i = 0; i < 50'000; ++i) events.raise(device.datapath, TERN_EV_QP_FATAL, i);
   EXPECT_LT(forget_time(events), 50 * few);
 }
 
@@ -346,7 +347,7 @@ TEST_F(AsyncTest, WaitingEventsArePostedInSlices) {
   constexpr std::uint32_t kMany = 3000;
   cmd.log_size = kLog;
   cmd.pages = direct(sizeof(tern_eqe) << kLog);
-  for (std::uint32_t i = 0; i < kMany; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  for (std::uint32_t i = 0; i < kMany; ++i) events.raise(device.datapath, TERN_EV_QP_FATAL, i);
   connect();
   enable();
   device.doorbell(0, TERN_DB_CMD_EQ_CI << 28);
@@ -364,7 +365,9 @@ TEST_F(AsyncTest, WaitingEventsArePostedInSlices) {
 
 // A user that completes into the next CQ, as a QP does that flushes a receive WQE.
 struct ChainUser {
-  CqUser user{[](void* self) { static_cast<ChainUser*>(self)->failed(); }, this};
+  static void notify(void* self) { static_cast<ChainUser*>(self)->failed(); }
+  static constexpr CqUser::Kind kKind{&notify, nullptr};
+  CqUser user{kKind, this};
   Cq* next = nullptr;
   unsigned* depth = nullptr;
   unsigned* deepest = nullptr;
@@ -432,7 +435,8 @@ TEST_F(CqTest, AStoppedDeviceNotifiesNobody) {
 // EQEs of CQs that are gone occupy the EQ until software has consumed them, which it does not tell.
 TEST_F(CqTest, AnEventWithoutRoomIsPostedLater) {
   enable();
-  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq->post(TERN_EV_COMPLETION, 1000 + i));
+  for (std::uint32_t i = 0; i < kSize; ++i)
+    ASSERT_TRUE(eq->post(device.datapath, TERN_EV_COMPLETION, 1000 + i));
   arm(0, 1);
   ASSERT_TRUE(push());
   EXPECT_EQ(eq->pi(), kSize) << "full";
@@ -736,7 +740,8 @@ TEST_F(CqTest, UnconsumedEventTakesTheNextOne) {
 }
 
 TEST_F(CqTest, FullEventQueueLeavesTheArm) {
-  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq->post(TERN_EV_COMPLETION, 1));
+  for (std::uint32_t i = 0; i < kSize; ++i)
+    ASSERT_TRUE(eq->post(device.datapath, TERN_EV_COMPLETION, 1));
   arm(0, 0);
   ASSERT_TRUE(push());
   EXPECT_EQ(eq->pi(), kSize);

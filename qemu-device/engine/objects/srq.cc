@@ -24,25 +24,38 @@ bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot, un
   return true;
 }
 
+constexpr CqUser::Kind Srq::kCqUser = {[](void* self) { static_cast<Srq*>(self)->cq_failed(); },
+                                       nullptr};
+
 Srq::Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq)
-    : context_(context),
+    : context_(&context),
       cmd_(cmd),
       cq_(cq),
-      cq_user_([](void* self) { static_cast<Srq*>(self)->cq_failed(); }, this),
+      cq_user_(kCqUser, this),
       serial_(context.device.next_serial()),
       buffer_(context.device.page_budget),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint64_t{cmd.record})),
-      log_size_(cmd.log_size) {
+      log_size_(cmd.log_size),
+      lane_member(
+          context, [](void* self, Context& lane) { static_cast<Srq*>(self)->move_to(lane); },
+          this) {
   if (cq_ != nullptr) cq_->attach(cq_user_);
 }
 
 Srq::~Srq() = default;
 
+void Srq::move_to(Context& lane) {
+  context_ = &lane;
+  if (tags_) return tags_->move_to(lane);
+  // The walk of the former lane skips targets that have moved.
+  if (cq_ != nullptr && cq_->broken()) lane.xrc_cq_failed();
+}
+
 void Srq::cq_failed() {
   fail();
   // A QP of an SRQ with tags uses the CQ itself.
-  if (!tags_) context_.xrc_cq_failed();
+  if (!tags_) context_->xrc_cq_failed();
 }
 
 Status Srq::init() {
@@ -51,19 +64,19 @@ Status Srq::init() {
     return TERN_ST_BAD_PARAM;
   }
   if (cmd_.flags & TERN_SRQ_F_TM) {
-    tags_ = std::make_unique<TagList>(context_, cmd_, *this, *cq_);
+    tags_ = std::make_unique<TagList>(*context_, cmd_, *this, *cq_);
     if (const Status st = tags_->init(); st != TERN_ST_OK) return st;
   }
-  return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
+  return buffer_.load(context_->host, cmd_.pages, ring_bytes(log_size_));
 }
 
-bool Srq::store_ci() { return record_.store32(context_.host, offsetof(tern_srq_record, ci), ci_); }
+bool Srq::store_ci() { return record_.store32(context_->host, offsetof(tern_srq_record, ci), ci_); }
 
 // Returns the number of WQEs posted and not yet taken. If the record is unreachable or wrong, fails
 // the SRQ and returns nullopt.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
-  const auto pi = context_.producer_index(record_, offsetof(tern_srq_record, pi));
+  const auto pi = context_->producer_index(record_, offsetof(tern_srq_record, pi));
   if (!pi || *pi - ci_ > size()) {
     fail();
     return std::nullopt;
@@ -76,7 +89,7 @@ Take Srq::take(RecvWqe& wqe) {
   if (!waiting) return Take::kFailed;
   if (*waiting == 0) return Take::kEmpty;
   const std::uint64_t slot = std::uint64_t{ci_ & (size() - 1)} << cmd_.log_stride;
-  if (!read_recv_wqe(context_.host, buffer_, slot, cmd_.log_stride, wqe)) {
+  if (!read_recv_wqe(context_->host, buffer_, slot, cmd_.log_stride, wqe)) {
     fail();
     return Take::kFailed;
   }
@@ -95,14 +108,14 @@ Take Srq::take(RecvWqe& wqe) {
 void Srq::check_limit(std::uint32_t left) {
   if (left >= limit_) return;
   limit_ = 0;
-  context_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_, generation());
+  context_->async_events.raise(*context_, TERN_EV_SRQ_LIMIT, srqn_, generation());
 }
 
 void Srq::fail() {
   if (failed_) return;
   failed_ = true;
   limit_ = 0;
-  context_.async_events.raise(TERN_EV_SRQ_ERR, srqn_, generation());
+  context_->async_events.raise(*context_, TERN_EV_SRQ_ERR, srqn_, generation());
 }
 
 Status Srq::modify(const tern_cmd_modify_srq& cmd) {
@@ -131,8 +144,8 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
 
 // Software has copied the posted WQEs to the new buffer. ci_ stays, so the record stays valid.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
-  QueueBuffer fresh(context_.device.page_budget);
-  const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
+  QueueBuffer fresh(context_->device.page_budget);
+  const Status st = fresh.load(context_->host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   buffer_ = std::move(fresh);
   log_size_ = cmd.log_size;

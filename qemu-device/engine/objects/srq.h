@@ -39,6 +39,8 @@ class Srq {
   // The WQE's accessor is that of the SRQ's PD; the caller sets Accessor::qp.
   [[nodiscard]] Take take(RecvWqe& wqe);
 
+  void move_to(Context& lane);
+
   // Puts the SRQ into error: it delivers no more WQEs and raises TERN_EV_SRQ_ERR.
   void fail();
   [[nodiscard]] bool failed() const { return failed_; }
@@ -78,7 +80,9 @@ class Srq {
   void check_limit(std::uint32_t left);
   void cq_failed();
 
-  Context& context_;
+  static const CqUser::Kind kCqUser;
+
+  Context* context_;
   tern_cmd_create_srq cmd_;
   Cq* cq_;
   CqUser cq_user_;
@@ -93,6 +97,9 @@ class Srq {
   std::uint32_t limit_ = 0;
   std::uint8_t log_size_ = 0;
   bool failed_ = false;
+
+ public:
+  LaneMember lane_member;  // moves the SRQ; its QPs and its CQ are in the same group
 };
 
 }  // namespace tern

@@ -35,7 +35,7 @@ std::uint64_t TagList::Held::room() const {
 }
 
 TagList::TagList(Context& context, const tern_cmd_create_srq& cmd, Srq& srq, Cq& cq)
-    : context_(context),
+    : context_(&context),
       srq_(srq),
       cq_(cq),
       record_(le(std::uint64_t{cmd.record})),
@@ -45,20 +45,28 @@ TagList::TagList(Context& context, const tern_cmd_create_srq& cmd, Srq& srq, Cq&
       max_tags_(le(std::uint32_t{cmd.max_tags})),
       log_ops_(cmd.log_ops) {}
 
-TagList::~TagList() { context_.device.page_budget.release(charged_); }
+TagList::~TagList() { context_->device.page_budget.release(charged_); }
+
+void TagList::move_to(Context& lane) {
+  pending.unlink();
+  page_queue_.unlink();
+  context_ = &lane;
+  lane.uars.add(uar_, page_queue_);
+  kick();
+}
 
 Status TagList::init() {
   if (log_ops_ > TERN_TM_MAX_LOG_OPS || max_tags_ == 0 ||
-      max_tags_ > context_.device.config.max_tags) {
+      max_tags_ > context_->device.config.max_tags) {
     return TERN_ST_BAD_PARAM;
   }
   const std::uint64_t bytes = max_tags_ * (sizeof(Slot) + sizeof(Entry) + sizeof(std::uint32_t));
   const std::uint64_t entries = bytes / sizeof(std::uint64_t);
-  PageBudget& budget = context_.device.page_budget;
+  PageBudget& budget = context_->device.page_budget;
   if (!budget.charge(entries)) return TERN_ST_NO_MEMORY;
   charged_ = entries;
   budget.work(entries);
-  const Status st = ring_.load(context_.host, pages_, sizeof(tern_tm_op) << log_ops_);
+  const Status st = ring_.load(context_->host, pages_, sizeof(tern_tm_op) << log_ops_);
   if (st != TERN_ST_OK) return st;
   slots_.resize(max_tags_);
   order_.reserve(max_tags_);
@@ -68,20 +76,20 @@ Status TagList::init() {
 }
 
 bool TagList::store_indices() {
-  return record_.store32(context_.host, offsetof(tern_srq_record, ops_ci), ci_) &&
-         record_.store32(context_.host, offsetof(tern_srq_record, tags_released), released_);
+  return record_.store32(context_->host, offsetof(tern_srq_record, ops_ci), ci_) &&
+         record_.store32(context_->host, offsetof(tern_srq_record, tags_released), released_);
 }
 
 // ---- operations ----
 
 void TagList::kick() {
-  if (!pending.linked()) context_.tag_lists.push_back(pending);
+  if (!pending.linked()) context_->tag_lists.push_back(pending);
 }
 
 std::uint32_t TagList::run(std::uint32_t budget, bool& more) {
   more = false;
   if (srq_.failed()) return 1;
-  const auto pi = context_.producer_index(record_, offsetof(tern_srq_record, ops_pi));
+  const auto pi = context_->producer_index(record_, offsetof(tern_srq_record, ops_pi));
   if (!pi || *pi - ci_ > size()) {
     srq_.fail();
     return 1;
@@ -104,7 +112,7 @@ std::uint32_t TagList::run(std::uint32_t budget, bool& more) {
 bool TagList::execute(std::uint32_t index, std::uint32_t& cost) {
   tern_tm_op op;
   const std::uint64_t slot = std::uint64_t{index & (size() - 1)} * sizeof(op);
-  if (!ring_.read(context_.host, slot, std::as_writable_bytes(std::span(&op, 1)))) return false;
+  if (!ring_.read(context_->host, slot, std::as_writable_bytes(std::span(&op, 1)))) return false;
   cost += kOpCost;
   std::uint8_t status = TERN_CQE_SUCCESS;
   switch (op.opcode) {
@@ -144,7 +152,7 @@ bool TagList::add(const tern_tm_op& op) {
 
 bool TagList::remove(std::uint32_t handle, std::uint32_t& cost) {
   cost += static_cast<std::uint32_t>(order_.size()) * kCompareCost;
-  context_.visits += order_.size();
+  context_->visits += order_.size();
   const auto at =
       std::ranges::find_if(order_, [&](const Entry& e) { return slots_[e.slot].handle == handle; });
   if (at == order_.end()) return false;
@@ -180,9 +188,9 @@ void TagList::complete_op(const tern_tm_op& op, std::uint32_t index, std::uint8_
 std::optional<std::uint32_t> TagList::find(std::uint64_t tag) {
   std::size_t i = 0;
   while (i < ready_ && (tag & order_[i].mask) != order_[i].tag) ++i;
-  context_.visits += i;
-  context_.charge(static_cast<std::uint32_t>(i) * kCompareCost);
-  context_.charge_sender(i * kCompareCost);
+  context_->visits += i;
+  context_->charge(static_cast<std::uint32_t>(i) * kCompareCost);
+  context_->charge_sender(i * kCompareCost);
   if (i == ready_) return std::nullopt;
   return static_cast<std::uint32_t>(i);
 }
@@ -196,7 +204,7 @@ std::uint32_t TagList::take(std::uint32_t position) {
 void TagList::release(std::uint32_t number) {
   free_.push_back(number);
   ++released_;
-  if (!record_.store32(context_.host, offsetof(tern_srq_record, tags_released), released_))
+  if (!record_.store32(context_->host, offsetof(tern_srq_record, tags_released), released_))
     srq_.fail();
 }
 

@@ -30,6 +30,8 @@ class TagList {
   // Stores in the record what the device has consumed. Returns false if the record is unreachable.
   [[nodiscard]] bool store_indices();
 
+  void move_to(Context& lane);
+
   // ---- operations ----
   // The ring may have new operations.
   void kick();
@@ -92,7 +94,7 @@ class TagList {
   void forget(std::uint32_t position);
   void complete_op(const tern_tm_op& op, std::uint32_t index, std::uint8_t status);
 
-  Context& context_;
+  Context* context_;
   Srq& srq_;
   Cq& cq_;
   Record record_;

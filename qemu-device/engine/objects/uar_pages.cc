@@ -32,7 +32,7 @@ Status UarPages::alloc(Use use, std::uint32_t* uar) {
 
 Status UarPages::free(std::uint32_t uar) {
   if (uar == TERN_UAR_KERNEL || !allocated(uar)) return TERN_ST_BAD_HANDLE;
-  if (!pages_[uar]->queues.empty() || !pages_[uar]->unseen.empty()) return TERN_ST_BUSY;
+  if (used(uar)) return TERN_ST_BUSY;
   pages_[uar].reset();
   --handed_out_;
   return TERN_ST_OK;

@@ -41,8 +41,17 @@ class UarPages {
   }
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
-  // `uar` must be live.
-  void add(std::uint32_t uar, PageQueue& queue) { pages_[uar]->queues.push_back(queue); }
+  // `uar` must be live in lane 0, which has the allocation of all pages.
+  void add(std::uint32_t uar, PageQueue& queue) {
+    if (!pages_[uar]) pages_[uar] = std::make_unique<Page>();
+    pages_[uar]->queues.push_back(queue);
+  }
+  // Another lane than lane 0: forgets a page that lane 0 has freed.
+  void forget(std::uint32_t uar) { pages_[uar].reset(); }
+  // Whether queues use the page.
+  [[nodiscard]] bool used(std::uint32_t uar) const {
+    return allocated(uar) && !(pages_[uar]->queues.empty() && pages_[uar]->unseen.empty());
+  }
 
   // TERN_DB_CMD_PAGE: makes run() serve every queue of the page. Returns false if there is no such
   // page.

@@ -85,7 +85,7 @@ class AnsweredTest : public ::testing::Test {
     sim.pass = [=, this, &to, change = std::move(change)](unsigned node,
                                                           std::span<const std::byte> f) {
       if (node != from) return true;
-      to.device.receive(forged(f, change));
+      to.receive(forged(f, change));
       to.wake();
       return false;
     };

@@ -198,7 +198,7 @@ TEST_F(AtomicWrite, DuplicatesThatAreNone) {
   dst.put(0, kOld);
   answers = 0;
   const auto repeat = [&](const std::function<void(Packet&)>& change) {
-    b.device.receive(forged(request, change));
+    b.receive(forged(request, change));
     b.wake();
     sim.run_until_idle();
     EXPECT_EQ(dst.get<std::uint64_t>(0), kOld);

@@ -54,7 +54,7 @@ class Congestion : public ::testing::Test {
     p.route = from_peer;
     if (change) change(p);
     p.payload.append_plain(std::as_bytes(std::span(reserved)));
-    b.device.receive(encode(p));
+    b.receive(encode(p));
     p.payload.clear();
   }
   // The affected counters of b: handled, malformed, mismatch.
@@ -162,7 +162,7 @@ class NotificationPoint : public ::testing::Test {
  protected:
   Sim sim;
   TestNode a{sim};
-  TestNode b{sim};
+  TestNode b{sim, {.lanes = 1}};
   std::uint64_t notifications = 0;
   Route last;
   std::uint8_t ecn_seen = 0xff;
@@ -265,12 +265,12 @@ TEST_F(NotificationPoint, AQueuePairMayGoBeforeItsNotification) {
   x.post(write({src.sge(0, 64)}, dst));
   sim.run_for(10'000);
   mark_congestion(marked, *find_parts(marked));
-  b.device.receive(marked);
+  b.receive(marked);
   ASSERT_EQ(y.to_state(TERN_QPS_RESET), TERN_ST_OK);
   sim.run_for(10'000);
   EXPECT_EQ(b.counter(TERN_CNT_NP_CNP_SENT), 0U);
   y.connect(x);
-  b.device.receive(marked);
+  b.receive(marked);
   b.destroy(y);
   sim.run_for(10'000);
   EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH), 0U);

@@ -29,8 +29,8 @@ class DeferredIcrcTest : public ::testing::Test {
   static constexpr std::uint32_t kBytes = 1000;
   static constexpr std::uint32_t kThree = 3000;  // bytes of three packets
   Sim sim;
-  TestNode a{sim, {.unfinished_frames = true}};
-  TestNode b{sim};
+  TestNode a{sim, {.unfinished_frames = true, .lanes = 1}};
+  TestNode b{sim, {.lanes = 1}};
   TestMr& src = a.reg(4096);
   TestMr& dst = b.reg(4096);
   TestQp* qa = nullptr;
@@ -101,10 +101,10 @@ TEST_F(DeferredIcrcTest, TheReceiverNeedsNone) {
   const Made frame = written();
   ASSERT_EQ(frame.icrc, Icrc::kDeferred);
   EXPECT_EQ(parse(frame.bytes), ParseResult::kBadIcrc);
-  b.device.receive(frame.bytes);
+  b.receive(frame.bytes);
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_FALSE(arrived());
-  b.device.receive({frame.bytes, Icrc::kDeferred});
+  b.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_TRUE(arrived());
 }
@@ -116,7 +116,7 @@ TEST_F(DeferredIcrcTest, ItCanBeWrittenLater) {
 }
 
 TEST_F(DeferredIcrcTest, ACaptureOfTheSenderSeesIt) {
-  a.device.port.set_capture(true);
+  a.device.set_capture(true);
   const Made captured = written();
   EXPECT_EQ(captured.icrc, Icrc::kPresent);
   EXPECT_EQ(parse(captured.bytes), ParseResult::kOk);
@@ -124,8 +124,8 @@ TEST_F(DeferredIcrcTest, ACaptureOfTheSenderSeesIt) {
 
 TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesIt) {
   const Made frame = written();
-  b.device.port.set_capture(true);
-  b.device.receive({frame.bytes, Icrc::kDeferred});
+  b.device.set_capture(true);
+  b.receive({frame.bytes, Icrc::kDeferred});
   const Effects& effects = *b.device.datapath.effects;
   ASSERT_FALSE(effects.frames().empty());
   EXPECT_TRUE(effects.frames().front().received);
@@ -136,10 +136,10 @@ TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesIt) {
 TEST_F(DeferredIcrcTest, FaultRulesSeeIt) {
   set(b, "corrupt=icrc rx opcode=write-only nth=1");
   const Made frame = written();
-  b.device.receive({frame.bytes, Icrc::kDeferred});
+  b.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   EXPECT_FALSE(arrived());
-  b.device.receive({frame.bytes, Icrc::kDeferred});
+  b.receive({frame.bytes, Icrc::kDeferred});
   EXPECT_TRUE(arrived());
   set(a, "drop tx opcode=write-only nth=100");
   const Made passed = written();
@@ -150,7 +150,7 @@ TEST_F(DeferredIcrcTest, FaultRulesSeeIt) {
 TEST_F(DeferredIcrcTest, ASnifferSeesIt) {
   TestEthQueue queue(b, TERN_ETH_QUEUE_RX, b.create_cq());
   sniff(queue);
-  b.device.receive(written().wire());
+  b.receive(written().wire());
   expect_packets(queue, 1);
   EXPECT_TRUE(arrived());
 }
@@ -161,7 +161,7 @@ TEST_F(DeferredIcrcTest, APromiscuousInterfaceSeesIt) {
   take_all_frames(queue);
   Made frame = written();
   misdirect(frame);
-  b.device.receive(frame.wire());
+  b.receive(frame.wire());
   expect_packets(queue, 1);
   EXPECT_FALSE(arrived());
 }
@@ -172,15 +172,15 @@ TEST_F(DeferredIcrcTest, ATrainArrivesWhole) {
   const Made train = written(kThree);
   EXPECT_EQ(train.train, 3U);
   EXPECT_EQ(parse(train.bytes), ParseResult::kMalformed) << "it is no packet";
-  b.device.receive(train.wire());
+  b.receive(train.wire());
   EXPECT_EQ(b.counter(TERN_CNT_RX_RDMA_PACKETS), 3U);
   EXPECT_TRUE(arrived(kThree));
 }
 
 TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesThePacketsOfATrain) {
   const Made train = written(kThree);
-  b.device.port.set_capture(true);
-  b.device.receive(train.wire());
+  b.device.set_capture(true);
+  b.receive(train.wire());
   const Effects& effects = *b.device.datapath.effects;
   ASSERT_GE(effects.frames().size(), 3U);
   for (unsigned i = 0; i < 3; ++i) {
@@ -192,7 +192,7 @@ TEST_F(DeferredIcrcTest, ACaptureOfTheReceiverSeesThePacketsOfATrain) {
 
 TEST_F(DeferredIcrcTest, FaultRulesSeeThePacketsOfATrain) {
   set(b, "drop rx opcode=write-middle nth=1");
-  b.device.receive(written(kThree).wire());
+  b.receive(written(kThree).wire());
   EXPECT_EQ(b.counter(TERN_CNT_RX_RDMA_PACKETS), 2U);
   EXPECT_FALSE(arrived(kThree));
 }
@@ -200,7 +200,7 @@ TEST_F(DeferredIcrcTest, FaultRulesSeeThePacketsOfATrain) {
 TEST_F(DeferredIcrcTest, AnEventLogSeesThePacketsOfATrain) {
   const Made train = written(kThree);
   b.device.log_events(256);
-  b.device.receive(train.wire());
+  b.receive(train.wire());
   EXPECT_EQ(std::ranges::count(b.device.datapath.log->records(), TERN_LOG_RECEIVED,
                                &tern_log_event::type),
             3);
@@ -210,7 +210,7 @@ TEST_F(DeferredIcrcTest, AnEventLogSeesThePacketsOfATrain) {
 TEST_F(DeferredIcrcTest, ASnifferSeesThePacketsOfATrain) {
   TestEthQueue queue(b, TERN_ETH_QUEUE_RX, b.create_cq());
   sniff(queue);
-  b.device.receive(written(kThree).wire());
+  b.receive(written(kThree).wire());
   expect_packets(queue, 3);
   EXPECT_TRUE(arrived(kThree));
 }
@@ -220,14 +220,14 @@ TEST_F(DeferredIcrcTest, APromiscuousInterfaceSeesThePacketsOfATrain) {
   take_all_frames(queue);
   Made train = written(kThree);
   misdirect(train);
-  b.device.receive(train.wire());
+  b.receive(train.wire());
   expect_packets(queue, 3);
   EXPECT_FALSE(arrived(kThree));
 }
 
 TEST_F(DeferredIcrcTest, AFrameThatIsNoTrainIsMalformed) {
-  b.device.port.set_capture(true);
-  b.device.receive({written().bytes, Icrc::kDeferred, 5000});
+  b.device.set_capture(true);
+  b.receive({written().bytes, Icrc::kDeferred, 5000});
   EXPECT_EQ(b.counter(TERN_CNT_RX_MALFORMED), 1U);
   EXPECT_FALSE(arrived());
 }

@@ -555,8 +555,8 @@ TEST(EventLogRing, ChangesNothing) {
     sim.wire.loss = 0.02;
     sim.wire.reorder = 0.02;
     sim.tracing = true;
-    TestNode a{sim};
-    TestNode b{sim};
+    TestNode a{sim, {.lanes = 1}};
+    TestNode b{sim, {.lanes = 1}};
     a.device.log_events(records);
     b.device.log_events(records);
     const TestMr& src = a.reg(1 << 18);

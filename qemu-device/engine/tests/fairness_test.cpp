@@ -136,7 +136,7 @@ TEST(FairShare, ARunKeepsItsBudget) {
   constexpr std::uint64_t kFrame = 4096 + 128;
   for (const std::uint32_t budget : {1U, 1000U, 4096U, 10000U, 65536U}) {
     Sim sim;
-    TestNode a(sim);
+    TestNode a(sim, {.lanes = 1});
     TestNode b(sim);
     TestMr& src = a.reg(1 << 20);
     TestMr& dst = b.reg(1 << 20);

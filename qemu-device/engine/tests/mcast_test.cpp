@@ -285,10 +285,10 @@ TEST_F(Mcast, DamagedFramesReachNoMember) {
   send_to(sender, kGroup6);
   ASSERT_FALSE(frame.empty());
   frame[frame.size() - 6] ^= std::byte{1};
-  b.device.receive(frame);
+  b.receive(frame);
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
   frame[14 + 40 + 8] = std::byte{0xff};  // not an opcode
-  b.device.receive(frame);
+  b.receive(frame);
   EXPECT_EQ(b.counter(TERN_CNT_RX_MALFORMED), 1U);
   EXPECT_FALSE(member.recv_cq().poll());
 }
@@ -356,12 +356,12 @@ TEST_F(Mcast, CopiesCostTheSendersTurn) {
     flood.post(to_group(flood, kGroup6, 1024).unsignaled(), false);
   flood.ring();
   sim.run_for(3'000);
-  const std::uint64_t before = a.device.datapath.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
+  const std::uint64_t before = a.device.counters().rdma[TERN_CNT_OUT_OF_BUFFER];
   quick.post(write({src.sge(0, 8)}, dst));
-  sim.run_until([&] { return b.device.datapath.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
+  sim.run_until([&] { return b.device.counters().rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
   // A turn of 16 KiB is one datagram to a sender and 15 members; a few may be sent until the WRITE
   // has crossed the wire.
-  EXPECT_LE(a.device.datapath.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
+  EXPECT_LE(a.device.counters().rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
 }
 
 TEST_F(Mcast, ResetOfTheDeviceForgetsGroups) {

@@ -3,10 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 namespace tern {
 
 namespace {
+
+unsigned default_lanes() {
+  const char* const lanes = std::getenv("TERN_SIM_LANES");
+  return lanes != nullptr ? static_cast<unsigned>(std::atoi(lanes)) : 1;
+}
 
 Config config_of(const NodeOptions& options, unsigned id, bool captured) {
   Config c{.max_qp = options.max_qp,
@@ -21,6 +27,7 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
            .mw_type_2a = options.mw_type_2a,
            .congestion = options.congestion,
            .doorbell_cost = options.doorbell_cost,
+           .lanes = options.lanes != 0 ? options.lanes : default_lanes(),
            .capture = options.capture || captured,
            .unfinished_frames = options.unfinished_frames};
   return c;

@@ -13,7 +13,7 @@ namespace {
 
 struct PageDoorbell : ::testing::Test {
   Sim sim;
-  TestNode node{sim};
+  TestNode node{sim, {.lanes = 1}};
   TestMr& from = node.reg(4096);
   TestMr& to = node.reg(4096);
 

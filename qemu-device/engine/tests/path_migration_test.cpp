@@ -447,6 +447,8 @@ TEST_F(PathMigrationTest, InsideOneDevice) {
   EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
   x.post(write({src.sge(0, 60000)}, to));
   ASSERT_EQ(request(y, TERN_MIG_MIGRATED), TERN_ST_OK);
+  x.post(write({src.sge(0, 8)}, to));
+  EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
   EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
   EXPECT_EQ(path_of(x), kAlternate);
   EXPECT_EQ(path_of(y), kAlternate);

@@ -253,7 +253,7 @@ TEST_F(Rate, AHeldQueuePairFlushesAndResetsAtOnce) {
     EXPECT_EQ(wc->status, TERN_CQE_WR_FLUSH_ERR);
   }
   ASSERT_EQ(x.to_state(TERN_QPS_RESET), TERN_ST_OK);
-  EXPECT_EQ(a.device.next_deadline(), kNever) << "no timer is left";
+  EXPECT_EQ(a.next_deadline(), kNever) << "no timer is left";
 }
 
 TEST_F(Rate, RaisingTheLimitTakesEffectAtOnce) {

@@ -106,14 +106,14 @@ TEST_F(RcFault, NakDuringRnrWait) {
   qa.post(send({src.sge(0, 8)}));
   sim.run_for(200'000);
   ASSERT_FALSE(nak.empty());
-  a.device.receive(nak);
+  a.receive(nak);
   Packet packet(a.host);
   ASSERT_EQ(parse_route(nak, packet.route), ParseResult::kOk);
   ASSERT_EQ(parse_packet(nak, packet), ParseResult::kOk);
   packet.syndrome = kNakSequence;
   std::vector<std::byte> changed(256);
   changed.resize(serialize(packet, 1, changed));
-  a.device.receive(changed);
+  a.receive(changed);
   a.wake();
   qb.post_recv({dst.sge()});
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
@@ -136,8 +136,8 @@ TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {
       first.assign(frame.begin(), frame.end());
       return true;
     }
-    b.device.receive(first);
-    b.device.receive(frame);
+    b.receive(first);
+    b.receive(frame);
     b.wake();
     return false;
   };
@@ -175,7 +175,7 @@ TEST_F(RcFault, RepeatedAcknowledgementNamesNoAtomic) {
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
   sim.run_until_idle();
   acks.clear();
-  b.device.receive(written);
+  b.receive(written);
   b.wake();
   sim.run_until_idle();
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 1U);
@@ -191,9 +191,9 @@ TEST_F(RcFault, FailedDeviceHasNoDeadline) {
   sim.pass = [](unsigned, std::span<const std::byte>) { return false; };
   qa.post(write({src.sge(0, 64)}, dst));
   sim.run_for(100'000);
-  EXPECT_NE(a.device.next_deadline(), kNever);
+  EXPECT_NE(a.next_deadline(), kNever);
   a.device.datapath.fatal(TERN_FATAL_INTERNAL);
-  EXPECT_EQ(a.device.next_deadline(), kNever);
+  EXPECT_EQ(a.next_deadline(), kNever);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TEST_F(RunTest, ADelayedFrameCausesItsNotification) {
   expect_status(TERN_CQE_SUCCESS);
   sim.run_for(1'000'000'000);
   // A command would run the device.
-  const auto& counters = b.device.datapath.counters.rdma;
+  const auto& counters = b.device.counters().rdma;
   EXPECT_EQ(counters[TERN_CNT_NP_ECN_MARKED], 1U);
   EXPECT_EQ(counters[TERN_CNT_NP_CNP_SENT], 1U);
 }

@@ -34,7 +34,8 @@ SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed, std::uint6
     : sim(sim_),
       host(seed),
       device(host, with_dm(config, host, dm_size)),
-      vectors_raised_(TERN_MAX_VECTORS) {
+      vectors_raised_(TERN_MAX_VECTORS),
+      mailboxes_(device.lanes()) {
   index_ = sim.attach(this);
   const char* const dir = std::getenv("TERN_EVENTS");
   if (!dir) return;
@@ -52,9 +53,52 @@ unsigned SimNode::take_interrupts(unsigned vector) {
   return std::exchange(vectors_raised_.at(vector), 0U);
 }
 
+Nanos SimNode::next_deadline() const {
+  Nanos next = kNever;
+  for (unsigned i = 0; i < device.lanes(); ++i)
+    next = std::min(next, device.lane(i).next_deadline());
+  return next;
+}
+
+std::uint64_t SimNode::receive(const WireFrame& frame) {
+  DataPath& lane = device.lane(device.lane_of(frame.bytes));
+  const std::uint64_t cost = device.receive_more(lane, frame, false);
+  if (lane.lane == 0) device.end_burst();
+  device.end_burst(lane);
+  return cost;
+}
+
+bool SimNode::run_lane(unsigned number, std::size_t frames) {
+  DataPath& lane = device.lane(number);
+  auto& box = mailboxes_[number];
+  for (; frames != 0 && !box.empty(); --frames) {
+    const LaneFrame frame = std::move(box.front());
+    box.pop_front();
+    device.receive_more(lane, {frame.bytes, frame.icrc, frame.train}, frame.inside);
+  }
+  const bool more = device.run(lane, sim.budget);
+  collect(lane);
+  return more || !box.empty();
+}
+
+// With several lanes, each takes some of its frames, and some lanes have no turn.
 bool SimNode::run_once() {
-  busy_ = device.run(sim.budget);
-  collect();
+  const unsigned lanes = device.lanes();
+  busy_ = false;
+  if (lanes == 1) return busy_ = run_lane(0, 0);
+  constexpr std::uint64_t kMostFrames = 8;
+  const auto first = static_cast<unsigned>(sim.random() % lanes);
+  for (unsigned i = 0; i < lanes; ++i) {
+    const std::uint64_t chance = sim.random();
+    if (chance % 4 == 0) {
+      busy_ = true;
+    } else {
+      busy_ |= run_lane((first + i) % lanes, 1 + (chance >> 8) % kMostFrames);
+    }
+  }
+  const bool enabled = device.registry.status.enabled();
+  for (unsigned i = 0; i < lanes; ++i)
+    busy_ |= (enabled && device.lane(i).waits()) || !mailboxes_[i].empty();
   return busy_;
 }
 
@@ -63,15 +107,19 @@ void SimNode::pump() {
   }
 }
 
-void SimNode::collect() {
+void SimNode::collect(DataPath& lane) {
   if (events_) events_->drain();
-  Effects& fx = *device.datapath.effects;
+  Effects& fx = *lane.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) {
     const auto bytes = fx.bytes(f);
     if (sim.pcap_ && f.shown && !f.received && sim.pcap_left_ > 0) {
       --sim.pcap_left_;
       sim.pcap_->frame(sim.now(), bytes);
+    }
+    if (f.lane != Effects::kNoLane) {
+      mailboxes_.at(f.lane).push_back({{bytes.begin(), bytes.end()}, f.icrc, f.train, f.inside});
+      busy_ = true;
     }
     if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
@@ -216,9 +264,9 @@ void Sim::deliver(const InFlight& f) {
     if (tap) tap(*n, *f.bytes, false);
     stats.deferred += f.icrc == Icrc::kDeferred;
     if (f.train == 1 && f.icrc == Icrc::kDeferred) {
-      n->device.receive({without_icrc(*f.bytes), f.icrc});
+      n->receive({without_icrc(*f.bytes), f.icrc});
     } else {
-      n->device.receive({*f.bytes, f.icrc, f.train});
+      n->receive({*f.bytes, f.icrc, f.train});
     }
     n->wake();
     if (tap) tap(*n, *f.bytes, true);
@@ -230,7 +278,7 @@ void Sim::deliver(const InFlight& f) {
 Nanos Sim::next_event() const {
   Nanos next = flying_.empty() ? kNever : flying_.top().time;
   for (const SimNode* const n : nodes_) {
-    if (n) next = std::min(next, n->device.next_deadline());
+    if (n) next = std::min(next, n->next_deadline());
   }
   return next;
 }
@@ -240,7 +288,7 @@ void Sim::advance(Nanos to) {
   for (SimNode* const n : nodes_) {
     if (!n) continue;
     n->host.clock = now_;
-    if (n->device.next_deadline() <= now_) n->wake();
+    if (n->next_deadline() <= now_) n->wake();
   }
   while (!flying_.empty() && flying_.top().time <= now_) {
     const InFlight f = flying_.top();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Devices on one wire in one thread. Time is simulated and all randomness comes from one seed: a
-// run with the same seed and the same program repeats every frame.
+// run with the same seed and the same program repeats every frame. The lanes of a device run in
+// seeded order.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <queue>
@@ -40,6 +42,10 @@ class SimNode {
   SimNode& operator=(const SimNode&) = delete;
   virtual ~SimNode();
 
+  // Hands a frame from the wire to the lane that should receive it. Returns the cost.
+  std::uint64_t receive(const WireFrame& frame);
+  // When a timer of any lane is due.
+  [[nodiscard]] Nanos next_deadline() const;
   // Runs this device alone until it is idle; the clock stands still.
   void pump();
   // Call it after writing to the device: the next round runs the device.
@@ -57,13 +63,22 @@ class SimNode {
 
  private:
   friend class Sim;
+  // A frame on its way to another lane.
+  struct LaneFrame {
+    std::vector<std::byte> bytes;
+    Icrc icrc;
+    std::uint32_t train;
+    bool inside;
+  };
   bool run_once();
-  void collect();
+  bool run_lane(unsigned number, std::size_t frames);
+  void collect(DataPath& lane);
   std::unique_ptr<EventFile> events_;
   unsigned index_ = 0;
   bool busy_ = false;
   Nanos tx_free_ = 0;  // when the transmitter will be idle
   std::vector<unsigned> vectors_raised_;
+  std::vector<std::deque<LaneFrame>> mailboxes_;  // of each lane
 };
 
 // An event of the simulation, to compare runs.

@@ -18,7 +18,7 @@ constexpr std::size_t kMost = 16;
 
 struct SqPolling : ::testing::Test {
   Sim sim;
-  TestNode node{sim};
+  TestNode node{sim, {.lanes = 1}};
   TestMr& from = node.reg(4096);
   TestMr& to = node.reg(4096);
 
@@ -83,7 +83,7 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
     SCOPED_TRACE(testing::Message()
                  << "a doorbell of " << c.cost << " ns each " << c.spacing << " ns");
     Sim sim;
-    TestNode node(sim, {.doorbell_cost = c.cost});
+    TestNode node(sim, {.lanes = 1, .doorbell_cost = c.cost});
     node.device.datapath.sq_poller.allow(0);
     TestMr& from = node.reg(4096);
     TestMr& to = node.reg(4096);

@@ -301,7 +301,7 @@ TEST_F(TagTest, ASearchIsCharged) {
   std::uint64_t cost = 0;
   sim.pass = [&](unsigned from, std::span<const std::byte> frame) {
     if (from != 0) return true;
-    cost += b.device.receive_more(frame);
+    cost += b.receive(frame);
     b.device.end_burst();
     b.wake();
     return false;

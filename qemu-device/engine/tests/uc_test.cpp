@@ -170,7 +170,7 @@ class Uc : public ::testing::Test {
     EXPECT_FALSE(qb.recv_cq().poll());
     EXPECT_EQ(qb.query().attr.state, TERN_QPS_RTS);
     EXPECT_TRUE(b.async_events().empty());
-    EXPECT_EQ(b.device.datapath.counters.rdma[TERN_CNT_TX_RDMA_PACKETS], 0U) << "nobody answers";
+    EXPECT_EQ(b.device.counters().rdma[TERN_CNT_TX_RDMA_PACKETS], 0U) << "nobody answers";
   }
   // The next message arrives complete and uses the receive `wr_id`.
   void expect_next(std::uint64_t wr_id) {
@@ -316,7 +316,7 @@ TEST_F(Uc, WritesThatAreNotAllowedVanish) {
   sim.budget = 1024;
   sim.turn_time = 5000;
   qa.post(write({src.sge(0, 16384)}, gone));
-  sim.run_until([&] { return b.device.datapath.counters.rdma[TERN_CNT_RX_RDMA_PACKETS] > 6; });
+  sim.run_until([&] { return b.device.counters().rdma[TERN_CNT_RX_RDMA_PACKETS] > 6; });
   b.dereg(gone);
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
   expect_quiet_receiver();
@@ -449,12 +449,11 @@ TEST_F(Uc, LongMessagesDoNotHoldShortOnes) {
   sim.turn_time = 1000;
   x.post(write({from.sge()}, to));
   sim.run_for(20'000);
-  const std::uint64_t before = a.device.datapath.counters.rdma[TERN_CNT_TX_RDMA_PACKETS];
+  const std::uint64_t before = a.device.counters().rdma[TERN_CNT_TX_RDMA_PACKETS];
   qb.post_recv({dst.sge()});
   qa.post(send({src.sge(0, 8)}));
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
-  EXPECT_LE(a.device.datapath.counters.rdma[TERN_CNT_TX_RDMA_PACKETS],
-            before + 2 * 16384 / 4096 + 2);
+  EXPECT_LE(a.device.counters().rdma[TERN_CNT_TX_RDMA_PACKETS], before + 2 * 16384 / 4096 + 2);
   EXPECT_EQ(qb.wait_recv().status, TERN_CQE_SUCCESS);
   EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
   sim.run_until_idle();

@@ -120,7 +120,7 @@ class XrcTest : public ::testing::Test {
       change(packet);
       std::vector<std::byte> out(f.size() + kMaxFrameOverhead);
       out.resize(serialize(packet, 1, out));
-      b.device.receive(out);
+      b.receive(out);
       b.wake();
       return false;
     };

@@ -32,7 +32,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   // ---- attributes ----
-  [[nodiscard]] Context& context() const { return context_; }
+  [[nodiscard]] Context& context() const { return *context_; }
   // TERN_CNT_* of events that concern this QP.
   [[nodiscard]] Counters& counters() const { return *counters_; }
   [[nodiscard]] Qpn number() const { return qpn_; }
@@ -142,7 +142,7 @@ class Connection {
   bool fetches_ = false;       // rendezvous() exists
   std::uint8_t ece_ = 0;       // TERN_ECE_*
   Qpn qpn_;
-  Context& context_;
+  Context* context_;
   Counters* counters_;
   tern_cmd_create_qp cmd_;
   std::uint64_t generation_;  // Accessor::generation

@@ -65,7 +65,8 @@ bool PathMigration::migrate() {
   state_ = TERN_MIG_MIGRATED;
   const tern_qp_alt path = std::exchange(alt_, {});
   qp_.use_path(path, *route);
-  qp_.context().async_events.raise(TERN_EV_PATH_MIG, qp_.number().value, qp_.generation());
+  qp_.context().async_events.raise(qp_.context(), TERN_EV_PATH_MIG, qp_.number().value,
+                                   qp_.generation());
   return true;
 }
 
@@ -73,7 +74,8 @@ bool PathMigration::migrate() {
 void PathMigration::report_error() {
   if (reported_) return;
   reported_ = true;
-  qp_.context().async_events.raise(TERN_EV_PATH_MIG_ERR, qp_.number().value, qp_.generation());
+  qp_.context().async_events.raise(qp_.context(), TERN_EV_PATH_MIG_ERR, qp_.number().value,
+                                   qp_.generation());
 }
 
 bool PathMigration::by_alternate(const Packet& packet) const {

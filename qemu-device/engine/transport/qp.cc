@@ -67,6 +67,10 @@ void make_receiver(Qp& qp, Half& receiver) {
 
 }  // namespace
 
+constexpr CqUser::Kind Qp::kCqUser = {
+    [](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); },
+    [](void* self, Context& lane) { static_cast<Qp*>(self)->move_to(lane); }};
+
 Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
     : QpSchedule(this),
@@ -77,8 +81,9 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
       record_(cmd_.record),
       buffer_(context.device.page_budget),
       page_queue_([](void* self) { static_cast<Qp*>(self)->recheck(); }, this),
-      send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
-      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
+      send_user_(kCqUser, this),
+      recv_user_(kCqUser, this) {
+  ++context.device.lane_qps[context.lane];
   make_sender(*this, sender_);
   make_receiver(*this, receiver_);
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
@@ -93,15 +98,42 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
 }
 
 Qp::~Qp() {
+  --context_->device.lane_qps[context_->lane];
   bind(nullptr);
   cancel_faults();
-  context_.forget_polled(*this);
-  context_.unschedule(*this);
+  context_->forget_polled(*this);
+  context_->unschedule(*this);
   if (srq_ != nullptr) srq_->detach();
 }
 
+// Also called for the second of its CQs.
+void Qp::move_to(Context& lane) {
+  if (context_ == &lane) return;
+  context_->release_polled(*this);
+  context_->unschedule(*this);
+  const bool notifies = notifying.linked();
+  notifying.unlink();
+  page_queue_.unlink();
+  if (counters_ == &context_->counters) counters_ = &lane.counters;
+  sender_->move_to(lane);
+  receiver_->move_to(lane);
+  if (send_rate_ != nullptr) send_rate_->move_to(lane);
+  if (rare_state_) {
+    rare_state_->rq_settled.move_to(lane.timers);
+    if (rare_state_->rendezvous) rare_state_->rendezvous->move_to(lane);
+  }
+  --lane.device.lane_qps[context_->lane];
+  ++lane.device.lane_qps[lane.lane];
+  lane.device.qp_lanes.set(qpn_.value, lane.lane);
+  context_ = &lane;
+  if (notifies) lane.notify_peer(*this);
+  if (!xrc_target()) lane.uars.add(uar(), page_queue_);
+  wake();
+  recheck();  // a doorbell may still be on its way to the former lane
+}
+
 Qp::RareState::RareState(Qp& qp)
-    : rq_settled(qp.context_.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
+    : rq_settled(qp.context_->timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
 
 Qp::RareState& Qp::rare_state() {
   if (!rare_state_) rare_state_ = std::make_unique<RareState>(*this);
@@ -122,7 +154,7 @@ Status Qp::init() {
     bytes = std::max(bytes, end(cmd_.rq_offset, cmd_.log_rq_size + cmd_.log_rq_stride));
   }
   if (bytes == 0) return TERN_ST_OK;
-  return buffer_.load(context_.host, cmd_.pages, bytes);
+  return buffer_.load(context_->host, cmd_.pages, bytes);
 }
 
 // ---- queues ----
@@ -131,7 +163,7 @@ std::optional<std::uint32_t> Connection::read_sq_pi() {
   auto& qp = static_cast<Qp&>(*this);
   if (fetches_) [[unlikely]]
     return rendezvous()->posted();
-  return context_.producer_index(qp.record_, offsetof(tern_qp_record, sq_pi));
+  return context_->producer_index(qp.record_, offsetof(tern_qp_record, sq_pi));
 }
 
 bool Qp::sq_moved() {
@@ -147,7 +179,7 @@ bool Connection::read_sq_slot(std::uint32_t index, std::size_t offset, std::span
     return true;
   }
   const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
-  return qp.buffer_.read(context_.host, cmd_.sq_offset + slot + offset, to);
+  return qp.buffer_.read(context_->host, cmd_.sq_offset + slot + offset, to);
 }
 
 std::uint64_t Qp::rq_slot(std::uint32_t index) const {
@@ -159,20 +191,20 @@ Take Connection::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
   if (Srq* const srq = xrc != nullptr ? xrc : qp.srq_; srq != nullptr) {
     const Take got = srq->take(wqe);
     wqe.owner.qp = qpn_;
-    if (context_.log != nullptr && got == Take::kTaken) [[unlikely]]
+    if (context_->log != nullptr && got == Take::kTaken) [[unlikely]]
       qp.log_wqe(wqe);
     return got;
   }
   if (!qp.has_rq()) return Take::kFailed;
-  const auto pi = context_.producer_index(qp.record_, offsetof(tern_qp_record, rq_pi));
+  const auto pi = context_->producer_index(qp.record_, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - qp.rq_ci_ > qp.rq_size()) return Take::kFailed;
   if (*pi == qp.rq_ci_) return Take::kEmpty;
-  if (!read_recv_wqe(context_.host, qp.buffer_, qp.rq_slot(qp.rq_ci_), cmd_.log_rq_stride, wqe))
+  if (!read_recv_wqe(context_->host, qp.buffer_, qp.rq_slot(qp.rq_ci_), cmd_.log_rq_stride, wqe))
     return Take::kFailed;
   wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = qp.rq_ci_++;
-  if (context_.log != nullptr) [[unlikely]]
+  if (context_->log != nullptr) [[unlikely]]
     qp.log_wqe(wqe);
   return Take::kTaken;
 }
@@ -234,7 +266,7 @@ void Qp::bind(CounterSet* set) {
   if (bound != nullptr) --bound->users;
   if (set != nullptr) ++set->users;
   bound = set;
-  counters_ = set != nullptr ? &set->values : &context_.counters;
+  counters_ = set != nullptr ? &set->values : &context_->counters;
 }
 
 // ---- doorbells and turns ----
@@ -244,14 +276,14 @@ void Qp::store_status() {
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
                                (polled.on ? TERN_QP_ST_SQ_POLLED : 0);
   // An unreachable record harms only its owner.
-  (void)record_.store32(context_.host, offsetof(tern_qp_record, status), status);
+  (void)record_.store32(context_->host, offsetof(tern_qp_record, status), status);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Connection::wake() { context_.schedule(static_cast<Qp&>(*this)); }
+void Connection::wake() { context_->schedule(static_cast<Qp&>(*this)); }
 
 bool Qp::congestion_notified() {
-  if (!context_.device.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
+  if (!context_->device.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
   make_send_rate().notified();
   return true;
 }
@@ -340,8 +372,8 @@ bool Qp::from_peer(const Packet& packet) {
 void Qp::deliver(const Packet& packet) {
   const bool request = traits(packet.transport, packet.op).request;
   if (!takes(request) || (has_route_ && !from_peer(packet))) {
-    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
-    if (context_.log != nullptr) log_refused(packet);
+    context_->counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+    if (context_->log != nullptr) log_refused(packet);
     return;
   }
   if (request) return receiver_->deliver(packet);
@@ -351,7 +383,7 @@ void Qp::deliver(const Packet& packet) {
 bool Qp::receive(const RxFrame& frame) {
   const std::uint8_t state = attr_.state;
   if (transport_ != Transport::kRaw || state < TERN_QPS_RTR || state == TERN_QPS_ERR) {
-    context_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    context_->counters.add(TERN_CNT_RX_QP_MISMATCH);
     return false;
   }
   return static_cast<RawReceiver&>(*receiver_).receive(frame);
@@ -361,7 +393,7 @@ void Connection::communication_established() {
   auto& qp = static_cast<Qp&>(*this);
   if (qp.comm_est_ || attr_.state != TERN_QPS_RTR) return;
   qp.comm_est_ = true;
-  context_.async_events.raise(TERN_EV_COMM_EST, qpn_.value, generation());
+  context_->async_events.raise(*context_, TERN_EV_COMM_EST, qpn_.value, generation());
 }
 
 void Connection::sq_drained() {
@@ -369,7 +401,7 @@ void Connection::sq_drained() {
   attr_.sq_draining = 0;
   if (!qp.sqd_notify_) return;
   qp.sqd_notify_ = false;
-  context_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value, generation());
+  context_->async_events.raise(*context_, TERN_EV_SQ_DRAINED, qpn_.value, generation());
 }
 
 // ---- page faults ----
@@ -387,17 +419,17 @@ bool Connection::raise_fault(std::uint8_t side, const Memory::Missing& missing,
   fault.side = side;
   fault.port = attr_.port;
   faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
-  context_.page_faults.raise(fault);
-  if (context_.log != nullptr) qp.log_fault(TERN_LOG_PF_RAISED, fault);
+  context_->page_faults.raise(*context_, fault);
+  if (context_->log != nullptr) qp.log_fault(TERN_LOG_PF_RAISED, fault);
   return true;
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!rare_state_ || !context_.page_faults.resume(rare_state_->faults[side], token))
+  if (!rare_state_ || !context_->page_faults.resume(rare_state_->faults[side], token))
     return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
-  if (context_.log != nullptr)
+  if (context_->log != nullptr)
     log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, rare_state_->faults[side]);
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
@@ -410,9 +442,9 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 void Qp::cancel_faults() {
   if (!rare_state_) return;
   for (Fault& fault : rare_state_->faults) {
-    if (context_.log != nullptr && fault.state != Fault::State::kNone)
+    if (context_->log != nullptr && fault.state != Fault::State::kNone)
       log_fault(TERN_LOG_PF_CANCELLED, fault);
-    context_.page_faults.cancel(fault);
+    context_->page_faults.cancel(fault);
   }
   faulting_ = 0;
 }
@@ -421,7 +453,7 @@ void Qp::cancel_faults() {
 
 void Qp::set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event) {
   const std::uint8_t before = std::exchange(attr_.state, next);
-  if (context_.log != nullptr && before != next) log_state(before, next, cause, event);
+  if (context_->log != nullptr && before != next) log_state(before, next, cause, event);
 }
 
 void Connection::enter_error(int event, bool silent) {
@@ -433,19 +465,20 @@ void Connection::enter_error(int event, bool silent) {
   qp.cancel_faults();
   qp.sender_->stop();
   // Software must ring for WQEs that it posts from now on. The flush finds those posted before.
-  context_.forget_polled(qp);
+  context_->forget_polled(qp);
   qp.store_status();
   // A poster of receives has no barrier between storing rq_pi and loading the status. If it read
   // the old status, its index is visible when this timer expires.
-  if (qp.has_rq()) qp.rare_state().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
+  if (qp.has_rq()) qp.rare_state().rq_settled.arm(context_->host.now() + TERN_RQ_SETTLE_NS);
   qp.receiver_->stop(silent);
   if (event >= 0) {
-    context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value, generation());
+    context_->async_events.raise(*context_, static_cast<std::uint16_t>(event), qpn_.value,
+                                 generation());
   }
   // The QP has completed the receive WQE it held and takes no other (IBTA 10.3.1, affiliated
   // event).
   if (qp.srq_ != nullptr || qp.xrc_target()) {
-    context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value, generation());
+    context_->async_events.raise(*context_, TERN_EV_QP_LAST_WQE, qpn_.value, generation());
   }
   wake();
 }
@@ -457,17 +490,18 @@ void Connection::send_failed() {
   qp.set_state(TERN_QPS_SQE, TERN_LOG_BY_DEVICE);
   attr_.sq_draining = 0;
   qp.sqd_notify_ = false;
-  context_.release_polled(qp);
+  context_->release_polled(qp);
   wake();
 }
 
 bool Qp::flush_rq(std::uint32_t& allowance) {
-  const auto pi = context_.producer_index(record_, offsetof(tern_qp_record, rq_pi));
+  const auto pi = context_->producer_index(record_, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return false;
   while (rq_ci_ != *pi) {
     if (allowance == 0) return true;
     tern_rq_hdr hdr;
-    if (!buffer_.read(context_.host, rq_slot(rq_ci_), std::as_writable_bytes(std::span(&hdr, 1)))) {
+    if (!buffer_.read(context_->host, rq_slot(rq_ci_),
+                      std::as_writable_bytes(std::span(&hdr, 1)))) {
       return false;
     }
     tern_cqe cqe{};
@@ -478,7 +512,7 @@ bool Qp::flush_rq(std::uint32_t& allowance) {
     cqe.flags = TERN_CQE_F_RECV;
     counters().add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
     complete_recv(cqe);
-    context_.spend(kPacketCost);
+    context_->spend(kPacketCost);
     allowance -= std::min(allowance, kPacketCost);
   }
   return false;

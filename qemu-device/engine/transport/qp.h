@@ -59,6 +59,11 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   // Returns TERN_ST_BAD_STATE if that half has no reported fault with this token.
   [[nodiscard]] Status resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result);
 
+  // The QP moves to this lane.
+  void move_to(Context& lane);
+  // XRC target: its entry in the list of its domain.
+  [[nodiscard]] CqUser& domain_entry() { return send_user_; }
+
   // BIND_COUNTER_SET: counts in `set` from now on, or with null in the device's counters.
   void bind(CounterSet* set);
 
@@ -109,6 +114,8 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
 
  private:
   friend class Connection;
+
+  static const CqUser::Kind kCqUser;
 
   // Members that few QPs use; see rare_state().
   struct RareState {

@@ -155,12 +155,12 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
     return (mask & bit) && out_of_range;
   };
   const bool mtu_ok =
-      a.path_mtu >= 8 && a.path_mtu <= 12 && 1U << a.path_mtu <= context_.path_mtu();
-  const bool rate_ok = a.rate_limit <= max_rate(context_.device.config.link_speed) &&
+      a.path_mtu >= 8 && a.path_mtu <= 12 && 1U << a.path_mtu <= context_->path_mtu();
+  const bool rate_ok = a.rate_limit <= max_rate(context_->device.config.link_speed) &&
                        a.max_burst <= kMaxBurst &&
                        (a.rate_limit != 0 || (a.max_burst == 0 && a.typical_packet == 0));
   if (bad(TERN_QPA_RATE_LIMIT, !rate_ok) ||
-      bad(TERN_QPA_AV, !static_rate(a.av.static_rate, context_.device.config.link_speed)) ||
+      bad(TERN_QPA_AV, !static_rate(a.av.static_rate, context_->device.config.link_speed)) ||
       bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
       bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
       bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
@@ -207,7 +207,7 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
 // A QP without any limit has no pacer.
 void Qp::set_rates(std::uint32_t mask) {
   const std::uint64_t path =
-      static_rate(attr_.av.static_rate, context_.device.config.link_speed).value_or(0);
+      static_rate(attr_.av.static_rate, context_->device.config.link_speed).value_or(0);
   if (send_rate_ == nullptr && path == 0 && attr_.rate_limit == 0) return;
   SendRate& rate = make_send_rate();
   if (mask & TERN_QPA_AV) rate.set_static(path);
@@ -218,7 +218,7 @@ void Qp::set_rates(std::uint32_t mask) {
 Status Qp::check_migration(std::uint32_t mask, const tern_qp_alt& alt) const {
   const bool loads = mask & TERN_QPA_ALT_PATH;
   if (loads && (alt.pkey_index != 0 || alt.timeout > 31 || !is_port(alt.port) ||
-                !static_rate(alt.av.static_rate, context_.device.config.link_speed))) {
+                !static_rate(alt.av.static_rate, context_->device.config.link_speed))) {
     return TERN_ST_BAD_PARAM;
   }
   if (!(mask & TERN_QPA_MIG_STATE)) return TERN_ST_OK;
@@ -335,7 +335,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
     wake();
   }
   if (next == TERN_QPS_SQD) {
-    context_.release_polled(*this);
+    context_->release_polled(*this);
     sqd_notify_ = notify;
     attr_.sq_draining = 1;
     if (sender_->drained()) sq_drained();
@@ -343,8 +343,8 @@ void Qp::change_state(std::uint8_t next, bool notify) {
 }
 
 void Qp::to_reset() {
-  context_.forget_polled(*this);
-  context_.unschedule(*this);
+  context_->forget_polled(*this);
+  context_->unschedule(*this);
   cancel_faults();
   if (rare_state_) rare_state_->rq_settled.cancel();
   end_tags();
@@ -357,7 +357,7 @@ void Qp::to_reset() {
   store_status();
   route_ = Route{};
   migration_.reset();
-  generation_ = context_.device.next_qp_generation();
+  generation_ = context_->device.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
   ece_ = 0;

@@ -10,6 +10,8 @@ namespace tern {
 
 Receiver::Receiver(Connection& qp) : qp_(qp), recv_(qp.context().blocks) {}
 
+void Receiver::move_to(Context& context) { recv_.move_to(context.blocks); }
+
 void Receiver::reset() {
   recv_.give();
   received_ = 0;

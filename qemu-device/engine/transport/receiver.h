@@ -15,6 +15,7 @@ namespace tern {
 
 class Cq;
 class Connection;
+class Context;
 class Srq;
 
 inline constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
@@ -37,6 +38,8 @@ class Receiver {
   virtual bool transmit(std::uint32_t&) { return false; }
   // The QP goes to ERR: flushes the held receive WQE. `silent`: see Connection::enter_error().
   virtual void stop(bool silent);
+  // The QP moves to this data path.
+  virtual void move_to(Context& context);
 
   // The page fault of this half has ended. `failed`: software did not resolve it, and the access
   // fails.

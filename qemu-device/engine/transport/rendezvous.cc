@@ -29,6 +29,8 @@ std::byte* put(std::byte* at, const T& value) {
 Rendezvous::Rendezvous(Connection& qp, SendQueue& sender)
     : qp_(qp), sender_(sender), slots_(qp.context().blocks) {}
 
+void Rendezvous::move_to(Context& context) { slots_.move_to(context.blocks); }
+
 bool Rendezvous::has_room() const { return pi_ - sender_.consumer_index() + reads_ + 2 <= kSlots; }
 
 Rendezvous::Slot& Rendezvous::post(const tern_sq_hdr& hdr) {

@@ -16,6 +16,7 @@
 namespace tern {
 
 class Connection;
+class Context;
 class SendQueue;
 
 class Rendezvous {
@@ -35,6 +36,8 @@ class Rendezvous {
   void completed(const tern_cqe& cqe);
   // Completes the tags of all requests in progress, and forgets them.
   void reset();
+  // The QP moves to this data path.
+  void move_to(Context& context);
 
   // The queue, for Qp.
   [[nodiscard]] std::uint32_t posted() const { return pi_; }

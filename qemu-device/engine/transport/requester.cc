@@ -58,6 +58,11 @@ void Requester::start() {
   rnr_left_ = qp_.attr().rnr_retry;
 }
 
+void Requester::move_to(Context& context) {
+  SendQueue::move_to(context);
+  timer_.move_to(context.timers);
+}
+
 void Requester::reset() {
   SendQueue::reset();
   timer_.cancel();

@@ -20,6 +20,7 @@ class Requester final : public SendQueue {
   void reset() override;
   void path_changed() override;
   void stop() override { timer_.cancel(); }
+  void move_to(Context& context) override;
   bool transmit(std::uint32_t& allowance) override;
   void fault_over(bool failed) override;
   // Handles an ACK, NAK, READ response or ATOMIC acknowledge.

@@ -45,6 +45,11 @@ void Responder::start() {
   out_.set_capacity(std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U));
 }
 
+void Responder::move_to(Context& context) {
+  Receiver::move_to(context);
+  out_.move_to(context.blocks);
+}
+
 void Responder::reset() {
   if (auto* const tags = std::get_if<TagTarget>(&target_)) {
     if (tags->holds_tag()) complete(cqe_of(TERN_RECV_TM, TERN_CQE_WR_FLUSH_ERR));

@@ -31,6 +31,7 @@ class Responder : public ConnectedReceiver {
   // The QP goes to ERR. Requests accepted before are still answered, and the NAK follows. `silent`:
   // software requested the state, and queued answers are dropped.
   void stop(bool silent) override;
+  void move_to(Context& context) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
   [[nodiscard]] Srq* srq() const override;

@@ -50,6 +50,8 @@ void SendQueue::start() {
   kicked_ = true;
 }
 
+void SendQueue::move_to(Context& context) { window_.move_to(context.blocks); }
+
 void SendQueue::reset() {
   window_.close();
   oldest_ = fresh_ = {};

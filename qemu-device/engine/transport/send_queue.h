@@ -11,6 +11,7 @@
 namespace tern {
 
 class Connection;
+class Context;
 
 class SendQueue {
  public:
@@ -29,6 +30,8 @@ class SendQueue {
   virtual void path_changed() {}
   // The QP goes to ERR: cancels timers.
   virtual void stop() {}
+  // The QP moves to this data path.
+  virtual void move_to(Context& context);
 
   // The producer index may have moved.
   void kick() { kicked_ = true; }

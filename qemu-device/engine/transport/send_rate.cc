@@ -41,6 +41,8 @@ SendRate::SendRate(Connection& qp)
           qp.context().timers, [](void* self) { static_cast<SendRate*>(self)->expired(); }, this),
       last_(qp.context().host.now()) {}
 
+void SendRate::move_to(Context& context) { timer_.move_to(context.timers); }
+
 std::uint64_t SendRate::line() const {
   return std::min(qp_.context().device.config.link_speed * kMega, kMaxRate);
 }

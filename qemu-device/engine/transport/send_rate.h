@@ -14,6 +14,7 @@
 namespace tern {
 
 class Connection;
+class Context;
 
 // Returns the limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed`
 // Mbit/s; 0: no limit. Returns nothing if there is no such code.
@@ -28,6 +29,8 @@ class SendRate {
   void set_static(std::uint64_t rate) { static_ = rate; }
   // A congestion notification arrived for the QP.
   void notified();
+  // The QP moves to this data path.
+  void move_to(Context& context);
 
   // Returns whether the next packet may leave now. If not, the QP gets a turn once it may.
   [[nodiscard]] bool may_send();

@@ -63,8 +63,8 @@ Scene::Scene(Context& context, WireWatch& watch, TestNode& a, TestNode& b, std::
   sink_ = &b.reg(kMemory);
   std::ranges::fill(target_->bytes(), kGuard);
   first_ = psn_ = Psn(q.sq_psn);
-  malformed_ = b.device.datapath.counters.rdma[TERN_CNT_RX_MALFORMED];
-  too_long_ = b.device.datapath.counters.rdma[TERN_CNT_RESP_LOCAL_LENGTH_ERROR];
+  malformed_ = b.device.counters().rdma[TERN_CNT_RX_MALFORMED];
+  too_long_ = b.device.counters().rdma[TERN_CNT_RESP_LOCAL_LENGTH_ERROR];
   (void)b.async_events();
   (void)a.async_events();
 }
@@ -250,7 +250,7 @@ void Scene::expect_silence() {
 void Scene::expect_dropped(unsigned counter) {
   settle();
   const std::uint64_t before = counter == TERN_CNT_RX_MALFORMED ? malformed_ : too_long_;
-  if (b_.device.datapath.counters.rdma[counter] == before) wrong("nothing was counted");
+  if (b_.device.counters().rdma[counter] == before) wrong("nothing was counted");
   expect_silence();
   if (receive_cq().poll()) wrong("something was received");
 }

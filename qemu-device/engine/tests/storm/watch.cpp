@@ -119,7 +119,7 @@ QpView* WireWatch::find(unsigned node, std::uint32_t qpn) const {
 
 void WireWatch::finish() {
   for (TestNode* const node : nodes_) {
-    const auto& c = node->device.datapath.counters.rdma;
+    const auto& c = node->device.counters().rdma;
     counts_.add(Rule::kTimeout, c[TERN_CNT_LOCAL_ACK_TIMEOUT_ERR]);
     counts_.add(Rule::kCnpSent, c[TERN_CNT_NP_CNP_SENT]);
     counts_.add(Rule::kCnpTaken, c[TERN_CNT_RP_CNP_HANDLED]);
@@ -270,7 +270,7 @@ void WireWatch::sent_empty(QpView& by, const Seen& seen, Awaited& awaited) {
 
 WireWatch::Before WireWatch::state_of(SimNode& node, std::uint32_t qpn) const {
   Before b;
-  b.counters = node.device.datapath.counters;
+  b.counters = node.device.counters();
   if (const Qp* const qp = node.device.registry.qps.find(qpn)) {
     tern_rsp_query_qp q;
     qp->query(&q);

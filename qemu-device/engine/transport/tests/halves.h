@@ -49,9 +49,13 @@ struct Fields {
 class FakeContext final : public Context {
  public:
   FakeContext(Host& host_, DeviceState& device_, Memory& memory_)
-      : Context(host_, device_, memory_) {}
+      : Context(0, host_, device_, memory_, events_, faults_) {}
 
   std::vector<Fields> sent;
+
+ private:
+  AsyncEvents events_;
+  PageFaults faults_;
 };
 
 class FakeConnection final : public Connection {
