@@ -128,14 +128,6 @@ bool Device::ring(DataPath& lane, std::uint32_t uar, std::uint32_t value) {
   }
 }
 
-void Device::doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value) {
-  lane.time_passes();
-  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
-  const std::uint32_t uar = admin_->uar_of(offset);
-  if (registry.status.enabled() && in_page == TERN_UAR_DB && registry.dm_ops.find(uar) == nullptr)
-    (void)ring(lane, uar, value);
-}
-
 void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t flags) const {
   const std::uint32_t command = field_get(TERN_DB_CMD_MASK, value);
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);

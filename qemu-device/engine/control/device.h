@@ -49,10 +49,7 @@ class Device {
   std::uint64_t receive_more(const WireFrame& frame) {
     return receive_more(datapath, frame, false);
   }
-  void end_burst() {
-    port.ethernet.end_burst();
-    end_burst(datapath);
-  }
+  void end_burst() { end_burst(datapath); }
 
   // ---- lanes ----
   [[nodiscard]] unsigned lanes() const { return registry.config.lanes; }
@@ -71,11 +68,10 @@ class Device {
     return std::max<std::uint64_t>(frame.bytes.size(), lane.received - before);
   }
   void end_burst(DataPath& lane) {
+    if (&lane == &datapath) port.ethernet.end_burst();
     if (registry.status.enabled()) lane.read_arms();
   }
   bool run(DataPath& lane, std::uint32_t budget);
-  // A doorbell, for the queues of the lane. `lane` is not lane 0.
-  void doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value);
   // The lane that should receive a frame. Any thread may call it.
   [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const {
     return port.lane_of(frame);
@@ -135,7 +131,7 @@ class Device {
     std::uint64_t rx_packets;
   };
   [[nodiscard]] Info info() const;
-  // Of all lanes.
+  // Returns the sum over all lanes.
   [[nodiscard]] Counters counters() const;
   // Some frames of all QPs are watched from now on, or no longer: lane 0 serves all QPs or not.
   void update_lanes();
@@ -155,7 +151,7 @@ class Device {
   [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,
                                       std::uint16_t flags) const;
 
-  std::vector<std::unique_ptr<DataPath>> others_;  // of lanes 1 and up
+  std::vector<std::unique_ptr<DataPath>> others_;  // lanes 1 and higher
   bool watched_ = false;
   unsigned alone_ = 0;  // depth of Alone
   std::unique_ptr<EventLog> log_;

@@ -77,6 +77,12 @@ class List {
   // The hook must not be in a list.
   void push_back(Element& hook) { hook.link_before(head_); }
   void push_front(Element& hook) { hook.link_before(*head_.next_); }
+  // Appends a hook that is in another list; one in no list stays out.
+  void adopt(Element& hook) {
+    if (!hook.linked()) return;
+    hook.unlink();
+    push_back(hook);
+  }
   // Removes and returns the first object; null if the list is empty.
   T* pop_front() {
     ListLink& first = *head_.next_;

@@ -55,11 +55,6 @@ MemoryKey* Memory::own(const Accessor& who, MemoryKey* key) const {
   return foreign ? nullptr : key;
 }
 
-Region* Memory::find_for_command(std::uint32_t key) const {
-  Region* const region = as_region(resolve(key));
-  return region && (region->key == key || region->fast) ? region : nullptr;
-}
-
 Region* Memory::find(const Accessor& who, std::uint32_t key) const {
   Region* const region = as_region(resolve(who, key));
   return region && region->key == key ? region : nullptr;
@@ -472,8 +467,7 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const KeyRequest request{le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}),
                            le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})};
-  Region* region = as_region(resolve(who, request.key));
-  if (region != nullptr && region->key != request.key && !region->fast) region = nullptr;
+  Region* const region = fast_or_exact(resolve(who, request.key), request.key);
   Rule broken = KeyRules::registration(who, region);
   Status status = TERN_ST_OK;
   if (broken == Rule::kNone) {

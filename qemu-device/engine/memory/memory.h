@@ -155,8 +155,15 @@ class Memory {
   }
   // The region with exactly this key.
   [[nodiscard]] Region* find(const Accessor& who, std::uint32_t key) const;
-  // The same, but accepts any variant for a fast region: commands cannot know the current one.
-  [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
+  // The region `found` by the key, whose variant may differ if the region is fast.
+  [[nodiscard]] static Region* fast_or_exact(MemoryKey* found, std::uint32_t key) {
+    Region* const region = as_region(found);
+    return region && (region->key == key || region->fast) ? region : nullptr;
+  }
+  // For commands, which cannot know the current variant of a fast region.
+  [[nodiscard]] Region* find_for_command(std::uint32_t key) const {
+    return fast_or_exact(resolve(key), key);
+  }
   // The region of a bound window.
   [[nodiscard]] Region* region_of(const Window& w) const {
     return as_region(resolve(w.region << TERN_KEY_INDEX_SHIFT));

@@ -187,15 +187,10 @@ void Cq::fail(unsigned counter) {
 }
 
 void Cq::move_to(Context& lane) {
-  const bool written = written_.linked();
-  const bool failed = failed_.linked();
-  written_.unlink();
-  failed_.unlink();
-  page_queue_.unlink();
+  lane.written_cqs.adopt(written_);
+  lane.failed_cqs.adopt(failed_);
   period_end_.move_to(lane.timers);
   context_ = &lane;
-  if (written) lane.written_cqs.push_back(written_);
-  if (failed) lane.failed_cqs.push_back(failed_);
   lane.uars.add(uar(), page_queue_);
   users_.for_each([&](CqUser& user) { user.move_to(lane); });
   notified_.for_each([&](CqUser& user) { user.move_to(lane); });

@@ -146,7 +146,7 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents& async_events;
   PageFaults& page_faults;
-  UarPages uars;               // of lane 0, and the queues of this lane by their page
+  UarPages uars;               // this lane's queues by doorbell page; lane 0 allocates the pages
   Memory::Missing missing;     // set by the access that met an absent page, for its fault
   List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
   List<Cq> failed_cqs;         // some of their users are not notified; DataPath::notify_cq_users()

@@ -49,7 +49,6 @@ TagList::~TagList() { context_->device.page_budget.release(charged_); }
 
 void TagList::move_to(Context& lane) {
   pending.unlink();
-  page_queue_.unlink();
   context_ = &lane;
   lane.uars.add(uar_, page_queue_);
   kick();

@@ -41,8 +41,10 @@ class UarPages {
   }
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
-  // `uar` must be live in lane 0, which has the allocation of all pages.
+  // Takes the queue from another lane if it is there. `uar` must be live in lane 0, which has the
+  // allocation of all pages.
   void add(std::uint32_t uar, PageQueue& queue) {
+    queue.unlink();
     if (!pages_[uar]) pages_[uar] = std::make_unique<Page>();
     pages_[uar]->queues.push_back(queue);
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tests/mini_driver.h"
@@ -38,6 +39,14 @@ void connect(TestQp& x, TestQp& y) {
   y.connect(x);
 }
 
+// A QP of each process, connected.
+std::pair<TestQp&, TestQp&> linked(Process& p, Process& q, const QpOptions& options = {}) {
+  TestQp& x = p.qp(options);
+  TestQp& y = q.qp(options);
+  connect(x, y);
+  return {x, y};
+}
+
 unsigned lane_of(const TestQp& qp) {
   return node_of(qp).device.registry.qps.find(qp.number())->context().lane;
 }
@@ -52,8 +61,8 @@ class Lanes : public ::testing::TestWithParam<std::uint64_t> {
   Process q{a};
   Process r{b};
 
-  // Every kind of message from `x` to `y`, whose processes are `from` and `to`. Returns the number
-  // of completions at x.
+  // Posts messages of every kind from `x` to `y`, whose processes are `from` and `to`. Returns how
+  // many completions `x` gets.
   static unsigned post_all(TestQp& x, const Process& from, TestQp& y, const Process& to) {
     unsigned n = 0;
     for (const std::uint32_t size : {0U, 1U, 1024U, 1025U, 20'000U}) {
@@ -98,10 +107,8 @@ TEST_P(Lanes, EachProcessHasALane) {
 }
 
 TEST_P(Lanes, Loopback) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
+  const auto [x, y] = linked(p, q);
   ASSERT_NE(lane_of(x), lane_of(y));
-  connect(x, y);
   p.mr.fill(3);
   q.mr.fill(4);
   const auto bytes = p.mr.bytes(200, 20'000);
@@ -119,12 +126,8 @@ TEST_P(Lanes, Loopback) {
 }
 
 TEST_P(Lanes, Wire) {
-  TestQp& x = p.qp();
-  TestQp& x2 = q.qp();
-  TestQp& y = r.qp();
-  TestQp& y2 = r.qp();
-  connect(x, y);
-  connect(x2, y2);
+  const auto [x, y] = linked(p, r);
+  const auto [x2, y2] = linked(q, r);
   const unsigned n = post_all(x, p, y, r);
   const unsigned m = post_all(y2, r, x2, q);
   expect_all(x, n, y);
@@ -138,9 +141,7 @@ TEST_P(Lanes, LossyWire) {
   sim.wire.duplicate = 0.02;
   sim.wire.reorder = 0.02;
   const QpOptions options{.timeout = 8};
-  TestQp& x = p.qp(options);
-  TestQp& y = r.qp(options);
-  connect(x, y);
+  const auto [x, y] = linked(p, r, options);
   for (int i = 0; i < 3; ++i) {
     const unsigned n = post_all(x, p, y, r);
     expect_all(x, n, y);
@@ -149,12 +150,8 @@ TEST_P(Lanes, LossyWire) {
 
 // A CQ that both processes use brings their QPs together, with messages in flight.
 TEST_P(Lanes, SharedCqJoins) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  TestQp& z = r.qp();
-  TestQp& x2 = p.qp();
-  connect(x, y);
-  connect(x2, z);
+  const auto [x, y] = linked(p, q);
+  const auto [x2, z] = linked(p, r);
   ASSERT_NE(lane_of(x), lane_of(y));
   const unsigned n = post_all(x, p, y, q);
   const unsigned m = post_all(x2, p, z, r);
@@ -186,9 +183,7 @@ TEST_P(Lanes, TimersMove) {
   TestQp& lost = p.qp({.timeout = 10});
   TestQp& y = r.qp();
   connect(lost, y);
-  TestQp& rnr = p.qp({.min_rnr_timer = 20});
-  TestQp& to = q.qp({.min_rnr_timer = 20});
-  connect(rnr, to);
+  const auto [rnr, to] = linked(p, q, {.min_rnr_timer = 20});
   lost.post(write({p.mr.sge(0, 100)}, r.mr));
   rnr.post(send({p.mr.sge(0, 100)}));
   sim.run_for(20'000);
@@ -243,10 +238,8 @@ TEST_P(Lanes, XrcDomainJoins) {
 
 TEST_P(Lanes, KeysOfAnotherLaneAreRefused) {
   const auto run = [&](const SendWr& wr, std::uint8_t status) {
-    TestQp& x = p.qp();
-    TestQp& y = q.qp();
+    const auto [x, y] = linked(p, q);
     ASSERT_NE(lane_of(x), lane_of(y));
-    connect(x, y);
     x.post(wr);
     const Wc wc = x.wait_send();
     EXPECT_EQ(wc.status, status) << status_name(wc.status);
@@ -258,9 +251,7 @@ TEST_P(Lanes, KeysOfAnotherLaneAreRefused) {
 }
 
 TEST_P(Lanes, NullKeyInEachLane) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  connect(x, y);
+  const auto [x, y] = linked(p, q);
   const tern_sge null{
       .addr = 0, .length = le(std::uint32_t{5000}), .lkey = le(std::uint32_t{TERN_LKEY_NULL})};
   q.mr.fill(1);
@@ -275,12 +266,8 @@ TEST_P(Lanes, NullKeyInEachLane) {
 
 // Who sees all frames brings all QPs to lane 0, and lets them go.
 TEST_P(Lanes, WatchedFramesComeFromOneLane) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  TestQp& z = r.qp();
-  TestQp& x2 = p.qp();
-  connect(x, y);
-  connect(x2, z);
+  const auto [x, y] = linked(p, q);
+  const auto [x2, z] = linked(p, r);
   std::string error;
   for (int i = 0; i < 3; ++i) {
     SCOPED_TRACE(i);
@@ -332,9 +319,7 @@ TEST_P(Lanes, Multicast) {
 }
 
 TEST_P(Lanes, EventsOfAllLanes) {
-  TestQp& x = p.qp({.eq = &a.eq()});
-  TestQp& y = q.qp({.eq = &a.eq()});
-  connect(x, y);
+  const auto [x, y] = linked(p, q, {.eq = &a.eq()});
   (void)a.eq().take_all();
   for (TestQp* const qp : {&x, &y}) qp->send_cq().arm();
   x.post(write({p.mr.sge(0, 8)}, q.mr));
@@ -357,9 +342,7 @@ TEST_P(Lanes, PageFaults) {
   OnDemandMr source(a, 1 << 16, p.pd);
   Pager pager(a);
   pager.add(source);
-  TestQp& x = p.qp();
-  TestQp& y = r.qp();
-  connect(x, y);
+  const auto [x, y] = linked(p, r);
   EXPECT_NE(lane_of(x), 0U);
   x.post(write({source.mr.sge(0, 1 << 16)}, r.mr));
   for (int i = 0; i < 40; ++i) {
@@ -370,9 +353,7 @@ TEST_P(Lanes, PageFaults) {
 }
 
 TEST_P(Lanes, CounterSetJoins) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  connect(x, y);
+  const auto [x, y] = linked(p, q);
   const std::uint32_t set = a.make(TERN_CMD_CREATE_COUNTER_SET);
   for (TestQp* const qp : {&x, &y})
     a.run(TERN_CMD_BIND_COUNTER_SET,
@@ -383,9 +364,7 @@ TEST_P(Lanes, CounterSetJoins) {
 }
 
 TEST_P(Lanes, DoorbellOfAllQueues) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  connect(x, y);
+  const auto [x, y] = linked(p, q);
   x.post(write({p.mr.sge(0, 8)}, q.mr), false);
   y.post(write({q.mr.sge(0, 8)}, p.mr), false);
   a.ring(a.uar(), field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_PAGE));
@@ -429,9 +408,7 @@ TEST_P(Lanes, FailedXrcCqMoves) {
 }
 
 TEST_P(Lanes, ResetInTheMiddle) {
-  TestQp& x = p.qp();
-  TestQp& y = q.qp();
-  connect(x, y);
+  const auto [x, y] = linked(p, q);
   (void)post_all(x, p, y, q);
   for (std::uint64_t i = 0; i < GetParam(); ++i) sim.step();
   a.reg_write(TERN_REG_CTRL, TERN_CTRL_RESET);
@@ -439,9 +416,7 @@ TEST_P(Lanes, ResetInTheMiddle) {
   a.bring_up();
   Process again(a);
   Process other(a);
-  TestQp& u = again.qp();
-  TestQp& v = other.qp();
-  connect(u, v);
+  const auto [u, v] = linked(again, other);
   const unsigned n = post_all(u, again, v, other);
   expect_all(u, n, v);
 }

@@ -63,7 +63,6 @@ Nanos SimNode::next_deadline() const {
 std::uint64_t SimNode::receive(const WireFrame& frame) {
   DataPath& lane = device.lane(device.lane_of(frame.bytes));
   const std::uint64_t cost = device.receive_more(lane, frame, false);
-  if (lane.lane == 0) device.end_burst();
   device.end_burst(lane);
   return cost;
 }

@@ -78,7 +78,7 @@ class SimNode {
   bool busy_ = false;
   Nanos tx_free_ = 0;  // when the transmitter will be idle
   std::vector<unsigned> vectors_raised_;
-  std::vector<std::deque<LaneFrame>> mailboxes_;  // of each lane
+  std::vector<std::deque<LaneFrame>> mailboxes_;  // frames that wait, by lane
 };
 
 // An event of the simulation, to compare runs.

@@ -113,7 +113,6 @@ void Qp::move_to(Context& lane) {
   context_->unschedule(*this);
   const bool notifies = notifying.linked();
   notifying.unlink();
-  page_queue_.unlink();
   if (counters_ == &context_->counters) counters_ = &lane.counters;
   sender_->move_to(lane);
   receiver_->move_to(lane);
