@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/device.h"
 
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -25,7 +26,10 @@ Device::Device(Host& host_, const Config& config)
   }
 }
 
-Device::~Device() { reset(); }
+Device::~Device() {
+  ++alone_;  // no lane runs any more
+  reset();
+}
 
 std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(offset); }
 
@@ -51,6 +55,49 @@ std::uint32_t Device::uar_read(std::uint64_t offset) {
 }
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
+  if (lanes() == 1) return ring_own(offset, value);
+  for (std::uint32_t left = doorbell_lanes(offset, value); left != 0; left &= left - 1)
+    doorbell(lane(static_cast<unsigned>(std::countr_zero(left))), offset, value);
+}
+
+void Device::doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value) {
+  if (&lane == &datapath) return ring_own(offset, value);
+  lane.time_passes();
+  // Lane 0 finds out whether there is such a page.
+  if (!ring(lane, admin_->uar_of(offset), value) &&
+      field_get(TERN_DB_CMD_MASK, value) != TERN_DB_CMD_PAGE)
+    lane.counters.add(TERN_CNT_BAD_DOORBELL);
+}
+
+std::uint32_t Device::doorbell_lanes(std::uint64_t offset, std::uint32_t value) const {
+  constexpr std::uint32_t kHome = 1;
+  const auto bit = [](const Context& lane) { return std::uint32_t{1} << lane.lane; };
+  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  if (lanes() == 1 || in_page != TERN_UAR_DB) return kHome;
+  const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+  switch (field_get(TERN_DB_CMD_MASK, value)) {
+    case TERN_DB_CMD_PAGE:
+      return (kHome << lanes()) - 1;
+    case TERN_DB_CMD_SQ:
+    case TERN_DB_CMD_RQ: {
+      const Qp* const qp = registry.qps.find(number);
+      return qp != nullptr ? bit(qp->context()) : kHome;
+    }
+    case TERN_DB_CMD_CQ_ARM: {
+      const Cq* const cq = registry.cqs.find(number);
+      return cq != nullptr ? bit(cq->lane_member.group().lane()) : kHome;
+    }
+    case TERN_DB_CMD_TM: {
+      const Srq* const srq = registry.srqs.find(number);
+      return srq != nullptr ? bit(srq->lane_member.group().lane()) : kHome;
+    }
+    default:
+      return kHome;
+  }
+}
+
+// Rings a doorbell of lane 0, or refuses it.
+void Device::ring_own(std::uint64_t offset, std::uint32_t value) {
   datapath.time_passes();
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
   if (!registry.status.enabled()) return;
@@ -60,37 +107,24 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   if (in_page != TERN_UAR_DB) return;
   if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, 0);
-  bool rung = ring_own(uar, value);
-  const bool all = field_get(TERN_DB_CMD_MASK, value) == TERN_DB_CMD_PAGE;
-  if (rung && !all) [[likely]]
+  if (ring(datapath, uar, value)) [[likely]]
     return;
-  for (const auto& other : others_) {
-    if (!rung || all) rung |= ring(*other, uar, value);
-  }
-  if (rung) return;
   datapath.counters.add(TERN_CNT_BAD_DOORBELL);
   if (datapath.log != nullptr) [[unlikely]]
     log_doorbell(uar, value, TERN_LOG_F_REFUSED);
 }
 
-// Commands of which only lane 0 has the queues.
-bool Device::ring_own(std::uint32_t uar, std::uint32_t value) {
-  switch (field_get(TERN_DB_CMD_MASK, value)) {
-    case TERN_DB_CMD_EQ_CI:
-      if (uar != TERN_UAR_KERNEL) return false;
-      datapath.flush_events();
-      return true;
-    case TERN_DB_CMD_ETH_TX:
-      return port.ethernet.kick(field_get(TERN_DB_NUM_MASK, value), uar);
-    default:
-      return ring(datapath, uar, value);
-  }
-}
-
 // Returns false if the page has no such queue in this lane.
 bool Device::ring(DataPath& lane, std::uint32_t uar, std::uint32_t value) {
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+  const bool home = &lane == &datapath;
   switch (field_get(TERN_DB_CMD_MASK, value)) {
+    case TERN_DB_CMD_EQ_CI:
+      if (!home || uar != TERN_UAR_KERNEL) return false;
+      datapath.flush_events();
+      return true;
+    case TERN_DB_CMD_ETH_TX:
+      return home && port.ethernet.kick(number, uar);
     case TERN_DB_CMD_PAGE:
       return lane.uars.ring(uar);
     case TERN_DB_CMD_SQ:
@@ -229,9 +263,15 @@ bool Device::poll() {
   return admin_->poll() || work || !(datapath.polls() || admin_->polls());
 }
 
-void Device::allow_polling(Nanos from) {
-  datapath.allow_polling(from);
-  admin_->allow_polling(from);
+bool Device::poll(DataPath& lane) {
+  return &lane == &datapath ? poll() : lane.poll() || !lane.polls();
+}
+
+void Device::allow_polling(Nanos from) { allow_polling(datapath, from); }
+
+void Device::allow_polling(DataPath& lane, Nanos from) {
+  lane.allow_polling(from);
+  if (&lane == &datapath) admin_->allow_polling(from);
 }
 
 Counters Device::counters() const {

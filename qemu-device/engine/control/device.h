@@ -46,9 +46,7 @@ class Device {
   }
   // Returns the cost in bytes: the frame's own, or that of all the work that it caused, whichever
   // is larger.
-  std::uint64_t receive_more(const WireFrame& frame) {
-    return receive_more(datapath, frame, false);
-  }
+  std::uint64_t receive_more(const WireFrame& frame) { return receive_more(datapath, frame); }
   void end_burst() { end_burst(datapath); }
 
   // ---- lanes ----
@@ -59,12 +57,14 @@ class Device {
   [[nodiscard]] const DataPath& lane(unsigned number) const {
     return number == 0 ? datapath : *others_[number - 1];
   }
-  // These do for one lane what the functions of the same name do for lane 0. `inside`: another lane
-  // has looped the frame back (Effects::Frame).
-  std::uint64_t receive_more(DataPath& lane, const WireFrame& frame, bool inside) {
+  // The lanes that a doorbell is for, a bit each: lane 0 has those that it must refuse.
+  [[nodiscard]] std::uint32_t doorbell_lanes(std::uint64_t offset, std::uint32_t value) const;
+  // These do for one lane what the functions of the same name do for lane 0, or for all.
+  void doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value);
+  std::uint64_t receive_more(DataPath& lane, const WireFrame& frame) {
     const std::uint64_t before = lane.received;
     lane.time_passes();
-    port.receive(lane, frame, inside);
+    port.receive(lane, frame);
     return std::max<std::uint64_t>(frame.bytes.size(), lane.received - before);
   }
   void end_burst(DataPath& lane) {
@@ -72,6 +72,8 @@ class Device {
     if (registry.status.enabled()) lane.read_arms();
   }
   bool run(DataPath& lane, std::uint32_t budget);
+  bool poll(DataPath& lane);
+  void allow_polling(DataPath& lane, Nanos from);
   // The lane that should receive a frame. Any thread may call it.
   [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const {
     return port.lane_of(frame);
@@ -146,8 +148,8 @@ class Device {
   void for_each_lane(F&& f) {
     for (unsigned i = 0; i < lanes(); ++i) f(lane(i));
   }
+  void ring_own(std::uint64_t offset, std::uint32_t value);
   [[nodiscard]] bool ring(DataPath& lane, std::uint32_t uar, std::uint32_t value);
-  [[nodiscard]] bool ring_own(std::uint32_t uar, std::uint32_t value);
   [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,
                                       std::uint16_t flags) const;
 

@@ -27,16 +27,17 @@ void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc,
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
 }
 
-void Effects::commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, std::uint32_t train) {
-  commit_frame(len, false, 0, Icrc::kDeferred, train);
+void Effects::commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, Nanos time,
+                             std::uint32_t train) {
+  commit_frame(len, true, time, Icrc::kDeferred, train);
   frames_.back().shown = false;
   frames_.back().lane = lane;
   frames_.back().inside = inside;
 }
 
-void Effects::hand_over(const WireFrame& frame, std::uint8_t lane, bool inside) {
+void Effects::hand_over(const WireFrame& frame, std::uint8_t lane, bool inside, Nanos time) {
   std::ranges::copy(frame.bytes, begin_frame(frame.bytes.size()).begin());
-  commit_to_lane(frame.bytes.size(), lane, inside, frame.train);
+  commit_to_lane(frame.bytes.size(), lane, inside, time, frame.train);
   frames_.back().icrc = frame.icrc;
 }
 

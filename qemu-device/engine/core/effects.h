@@ -20,13 +20,13 @@ class Effects {
   struct Frame {
     std::size_t offset;
     std::uint32_t len;
-    bool to_wire;
+    bool to_wire;  // or to a lane
     Nanos time;
     bool shown = true;      // by the capture tap
     bool received = false;  // came from the wire: captured only
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
-    std::uint8_t lane = kNoLane;  // for this lane of the device
+    std::uint8_t lane = kNoLane;  // for this lane of the device, instead of the wire
     bool inside = false;          // with a lane: it was looped back
   };
   static constexpr std::uint8_t kNoLane = UINT8_MAX;
@@ -37,12 +37,13 @@ class Effects {
   void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent,
                     std::uint32_t train = 1);
   // Makes them a frame without ICRC for another lane.
-  void commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, std::uint32_t train);
+  void commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, Nanos time,
+                      std::uint32_t train);
   // These copy an existing frame. show() adds it for the capture tap only; send_unseen() hides it
   // from the tap, which has seen the original.
   void show(std::span<const std::byte> frame, bool received, Nanos time);
   void send_unseen(std::span<const std::byte> frame, Nanos time);
-  void hand_over(const WireFrame& frame, std::uint8_t lane, bool inside);
+  void hand_over(const WireFrame& frame, std::uint8_t lane, bool inside, Nanos time);
   void raise(unsigned vector) { vectors_[vector / 64] |= std::uint64_t{1} << (vector % 64); }
 
   [[nodiscard]] bool empty() const { return frames_.empty() && !vectors_[0] && !vectors_[1]; }

@@ -24,13 +24,19 @@ class EffectsBatch {
   struct Frame {
     EffectsBatch* batch;               // that the frame belongs to
     std::span<const std::byte> bytes;  // whole Ethernet frame, without FCS
-    bool to_wire;                      // false: seen by the capture tap only
+    bool to_wire;                      // or to a lane; false: seen by the capture tap only
     bool shown;                        // false: not seen by the capture tap
     // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
     Nanos time;
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
-    [[nodiscard]] WireFrame wire() const { return {bytes, icrc, train}; }
+    std::uint8_t lane = Effects::kNoLane;  // Effects::Frame
+    bool inside = false;
+    [[nodiscard]] WireFrame wire() const {
+      WireFrame frame{bytes, icrc, train};
+      frame.inside = inside;
+      return frame;
+    }
   };
 
   explicit EffectsBatch(std::atomic<std::uint32_t>& held_batches) : held_batches_(held_batches) {}
@@ -40,7 +46,8 @@ class EffectsBatch {
   [[nodiscard]] std::size_t frames() const { return effects_->frames().size(); }
   [[nodiscard]] Frame frame(std::size_t i) {
     const Effects::Frame& f = effects_->frames()[i];
-    return {this, effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc, f.train};
+    return {this,    effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc, f.train, f.lane,
+            f.inside};
   }
   // Bit v of word v / 64: raise vector v.
   [[nodiscard]] const auto& vectors() const { return effects_->vectors(); }

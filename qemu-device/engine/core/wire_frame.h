@@ -24,6 +24,7 @@ struct WireFrame {
   std::span<const std::byte> bytes;  // from the Ethernet header on, without FCS; empty: no frame
   Icrc icrc = Icrc::kPresent;
   std::uint32_t train = 1;  // packets; more than one: kDeferred
+  bool inside = false;      // another lane of the device has looped it back
   [[nodiscard]] bool empty() const { return bytes.empty(); }
   [[nodiscard]] bool finished() const { return icrc == Icrc::kPresent; }
 };

@@ -37,9 +37,10 @@ std::uint8_t Port::lane_of(std::span<const std::byte> frame) const {
   return at ? home_.device.qp_lanes.get(bth_of(frame, *at).dest_qp.value) : std::uint8_t{0};
 }
 
-void Port::receive(DataPath& lane, const WireFrame& frame, bool inside) {
+void Port::receive(DataPath& lane, const WireFrame& frame) {
+  const bool inside = frame.inside;
   if (several_) [[unlikely]] {
-    if (lane.lane != 0 && watched()) return lane.effects->hand_over(frame, 0, inside);
+    if (lane.lane != 0 && watched()) return lane.effects->hand_over(frame, 0, inside, lane.now());
     if (inside) return accept(lane, frame, true);
   }
   const bool seen = faults_ != nullptr || capture_ || (frame.train > 1 && !lane.allows_trains());
@@ -71,7 +72,8 @@ void Port::accept(DataPath& lane, const WireFrame& from, bool inside) {
   Route& route = packet.route;
   FrameLayout at;
   const Claim whose = claim(frame, route, at);
-  if (whose != Claim::kAddress && lane.lane != 0) return lane.effects->hand_over(from, 0, inside);
+  if (whose != Claim::kAddress && lane.lane != 0)
+    return lane.effects->hand_over(from, 0, inside, lane.now());
   if (!from.finished() && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
     return finish(lane, from, [&](const auto& bytes) { accept(lane, bytes, inside); });
   if (whose == Claim::kEthernet) {
@@ -117,7 +119,7 @@ std::uint32_t Port::hand_over(DataPath& lane, const Packet& packet, std::uint8_t
   const bool inside = packet.route.local || packet.dest_qp.value == kMulticastQpn;
   const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
   const std::size_t len = serialize(packet, lane.take_ip_ids(packet.train), room, Icrc::kDeferred);
-  lane.effects->commit_to_lane(len, to, inside, packet.train);
+  lane.effects->commit_to_lane(len, to, inside, lane.now(), packet.train);
   return 1;
 }
 

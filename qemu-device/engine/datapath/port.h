@@ -43,8 +43,8 @@ class Port {
   // `lane`: the caller's. Every lane may call these functions and emit().
   // The lane that should receive the frame. Any thread may call it.
   [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const;
-  // Handles a frame from the wire or, if `inside`, from another lane that looped it back.
-  void receive(DataPath& lane, const WireFrame& frame, bool inside = false);
+  // Handles a frame from the wire or another lane.
+  void receive(DataPath& lane, const WireFrame& frame);
   // Handles a frame that the fault rules let through. `inside`: it was looped back, otherwise it
   // came from the wire.
   void accept(DataPath& lane, const WireFrame& frame, bool inside);

@@ -62,7 +62,7 @@ Nanos SimNode::next_deadline() const {
 
 std::uint64_t SimNode::receive(const WireFrame& frame) {
   DataPath& lane = device.lane(device.lane_of(frame.bytes));
-  const std::uint64_t cost = device.receive_more(lane, frame, false);
+  const std::uint64_t cost = device.receive_more(lane, frame);
   device.end_burst(lane);
   return cost;
 }
@@ -73,7 +73,9 @@ bool SimNode::run_lane(unsigned number, std::size_t frames) {
   for (; frames != 0 && !box.empty(); --frames) {
     const LaneFrame frame = std::move(box.front());
     box.pop_front();
-    device.receive_more(lane, {frame.bytes, frame.icrc, frame.train}, frame.inside);
+    WireFrame wire{frame.bytes, frame.icrc, frame.train};
+    wire.inside = frame.inside;
+    device.receive_more(lane, wire);
   }
   const bool more = device.run(lane, sim.budget);
   collect(lane);
@@ -119,8 +121,7 @@ void SimNode::collect(DataPath& lane) {
     if (f.lane != Effects::kNoLane) {
       mailboxes_.at(f.lane).push_back({{bytes.begin(), bytes.end()}, f.icrc, f.train, f.inside});
       busy_ = true;
-    }
-    if (f.to_wire) {
+    } else if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
       const WireFrame frame{bytes, f.icrc, f.train};
       sim.stats.trains += f.train > 1;
