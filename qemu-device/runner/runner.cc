@@ -36,6 +36,8 @@ void cpu_relax() {
 
 Runner::Runner(Device& engine, Host& host, const Config& config)
     : engine_(engine),
+      lane_(engine.lane(config.lane)),
+      home_(config.lane == 0),
       host_(host),
       limits_(config.limits),
       poll_(config.poll && config.processors > 1),
@@ -108,9 +110,17 @@ void Runner::unlock() {
 
 void Runner::unlock_without_delivering() {
   bool schedule = collect();
-  schedule |= may_run() && ((work_ && host_runs()) || engine_.next_deadline() < armed_);
+  schedule |= may_run() && ((work_ && host_runs()) || lane_.next_deadline() < armed_);
   unlock();
   if (schedule) request(Host::Call::kDeliver);
+}
+
+bool Runner::unlock_after_commands() {
+  due_ |= lane_.waits() || lane_.next_deadline() < armed_;
+  // A reset disowns batches.
+  const bool work = due_ || work_ || !lane_.effects->empty() || !transmit_.queue().empty();
+  unlock();
+  return work;
 }
 
 // ---- effects ----
@@ -118,7 +128,7 @@ void Runner::unlock_without_delivering() {
 void Runner::free_batches(Batches& batches) {
   for (const Batch& batch : batches) {
     backlog_ -= batch.bytes;
-    engine_.free_effects(batch.effects);
+    lane_.free_effects(batch.effects);
   }
   batches.clear();
 }
@@ -138,7 +148,7 @@ std::size_t Runner::send_now(EffectsBatch& effects) {
 
 // Takes the collected effects out of the engine. Returns true if there is something to deliver.
 bool Runner::collect() {
-  EffectsBatch* const effects = engine_.take_effects();
+  EffectsBatch* const effects = lane_.take_effects();
   if (effects == nullptr) return false;
   const Vectors& vectors = effects->vectors();
   for (std::size_t i = 0; i < kVectorWords; ++i) collected_vectors_[i] |= vectors[i];
@@ -155,7 +165,7 @@ bool Runner::collect() {
   const bool lost = bytes != 0 && next != frames && backlog_ + bytes > limits_.tx_hard;
   if (lost) host_.trace(Host::Event::kLost, frames - next, 0);
   if (bytes == 0 || next == frames || lost) {
-    engine_.free_effects(effects);
+    lane_.free_effects(effects);
     return std::ranges::any_of(collected_vectors_, [](std::uint64_t word) { return word != 0; });
   }
   collected_.push_back({effects, next, bytes, transmit_.generation()});
@@ -164,18 +174,18 @@ bool Runner::collect() {
 }
 
 void Runner::reset() {
-  engine_.reset();
+  if (home_) engine_.reset();
   drop_effects();
   work_ = false;
   awake_ = true;
   // The link event is not written: there is no event queue now.
-  engine_.set_link(link_);
+  if (home_) engine_.set_link(link_);
   // Until the disowned batches are done, they count as backlog.
   if (!transmit_.queue().empty()) request(Host::Call::kDeliver);
 }
 
 void Runner::drop_effects() {
-  engine_.free_effects(engine_.take_effects());
+  lane_.free_effects(lane_.take_effects());
   free_batches(collected_);
   collected_vectors_ = {};
   vectors_ = {};
@@ -219,7 +229,7 @@ void Runner::raise_vectors() {
 
 // Called with the lock, which it drops. `scheduled`: the caller is deliver().
 void Runner::finish(bool scheduled) {
-  const std::uint64_t deadline = engine_.next_deadline();
+  const std::uint64_t deadline = lane_.next_deadline();
   collect();
   for (std::size_t i = 0; i < kVectorWords; ++i)
     vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
@@ -246,7 +256,7 @@ void Runner::run() {
   if (!may_run()) {
     work_ = true;
   } else if (!worker_may_run()) {
-    work_ = engine_.run(backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
+    work_ = engine_.run(lane_, backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
   }
 }
 
@@ -256,7 +266,8 @@ bool Runner::worker_busy() const {
 }
 
 bool Runner::take_doorbells() {
-  return doorbells_.take_all([this](const Doorbell& d) { engine_.doorbell(d.offset, d.value); });
+  return doorbells_.take_all(
+      [this](const Doorbell& d) { engine_.doorbell(lane_, d.offset, d.value); });
 }
 
 void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
@@ -264,7 +275,7 @@ void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
   if (put && worker_busy()) return;
   acquire();
   take_doorbells();
-  if (!put) engine_.doorbell(offset, value);
+  if (!put) engine_.doorbell(lane_, offset, value);
   run();
   unlock_and_deliver();
 }
@@ -299,9 +310,9 @@ void Runner::take_frames() {
       continue;
     }
     const bool taken = awake_ && present_;
-    bytes += taken ? engine_.receive_more(frame) : frame.bytes.size();
+    bytes += taken ? engine_.receive_more(lane_, frame) : frame.bytes.size();
   }
-  engine_.end_burst();
+  engine_.end_burst(lane_);
   if (!waits) {
     // Releases the space to the peer now. The next call takes the rest.
     host_.wait_for_frames();
@@ -329,7 +340,7 @@ void Runner::set_link(bool up) {
 
 // The engine notifies the driver in memory, which it must not access while nothing may run.
 void Runner::follow_link() {
-  if (may_run()) engine_.set_link(link_);
+  if (home_ && may_run()) engine_.set_link(link_);
 }
 
 void Runner::set_running(bool running) {
@@ -369,7 +380,7 @@ bool Runner::poll_only() {
   if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty())
     return false;
   lock();
-  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !engine_.poll();
+  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !engine_.poll(lane_);
   mutex_.unlock();
   return only;
 }
@@ -442,11 +453,11 @@ void Runner::work_loop() {
 
 void Runner::work_slice() {
   enter(WorkerState::kWorking);
-  work_ = engine_.run(limits_.slice);
+  work_ = engine_.run(lane_, limits_.slice);
   if (events_) events_->logged();
   host_.trace(Host::Event::kSlice, work_, 0);
   // The worker itself handles deadlines that pass while it works: see finish().
-  if (collect() || (!worker_may_run() && engine_.next_deadline() < armed_)) {
+  if (collect() || (!worker_may_run() && lane_.next_deadline() < armed_)) {
     request(Host::Call::kDeliver);
   }
   if (worker_may_run()) poll();
@@ -456,7 +467,7 @@ void Runner::poll() {
   enter(WorkerState::kPolling);
   do {
     if (++polls_ % kJudgeEvery == 0 && may_poll_) pause_polling(judge());
-    if (engine_.poll()) break;
+    if (engine_.poll(lane_)) break;
     cpu_relax();
   } while (!doorbells_.pending() && !contended());
   enter(WorkerState::kWorking);
@@ -466,7 +477,7 @@ void Runner::poll() {
 
 void Runner::allow_polling() {
   may_poll_ = poll_ && !host_only_;
-  engine_.allow_polling(may_poll_ ? 0 : UINT64_MAX);
+  engine_.allow_polling(lane_, may_poll_ ? 0 : UINT64_MAX);
   // The next run checks the queues that were polled once more.
   work_ = true;
 }
@@ -484,7 +495,7 @@ std::optional<Contention::Verdict> Runner::judge() {
 // The engine polls no queue while other threads need the processor.
 void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  if (verdict && verdict->pause != 0) engine_.allow_polling(host_.now() + verdict->pause);
+  if (verdict && verdict->pause != 0) engine_.allow_polling(lane_, host_.now() + verdict->pause);
 }
 
 void Runner::begin_polling() {

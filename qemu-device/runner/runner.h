@@ -39,6 +39,10 @@
 // reads the state, the latter stores the state and then reads the ring. All four accesses are
 // sequentially consistent, so the worker sees the entry or doorbell() sees an idle worker.
 //
+// A device with several lanes has a runner for each. That of lane 0 is as described above; the
+// others have no worker, and whoever stops their lane (tern::Host::stop_lanes()) is their host
+// thread meanwhile.
+//
 // Sending: transmit.h. Contention for the processor that the worker polls on: contention.h.
 #pragma once
 
@@ -59,6 +63,10 @@
 #include "host.h"
 #include "tern_hw.hpp"
 #include "transmit.h"
+
+namespace tern {
+class DataPath;
+}
 
 namespace tern::runner {
 
@@ -89,6 +97,7 @@ struct Limits {
 };
 
 struct Config {
+  unsigned lane = 0;         // of the engine
   bool poll = true;          // the engine may poll busy send queues
   bool direct_send = false;  // Host::send() may be called with the engine lock, by any thread
   bool running = true;       // the machine runs
@@ -125,6 +134,11 @@ class Runner {
   // ---- inputs: the host thread ----
 
   void doorbell(std::uint64_t offset, std::uint32_t value);
+  // For the runner of another lane: leaves the doorbell to the lane's thread, which has to call
+  // deliver(). Returns false if too many wait already. Called by one thread at a time.
+  [[nodiscard]] bool post_doorbell(std::uint64_t offset, std::uint32_t value) {
+    return doorbells_.put({offset, value});
+  }
   // Passes a frame to the engine. Returns false if the frame is not taken; Host::receive_again()
   // then asks for it again.
   bool receive(std::span<const std::byte> frame);
@@ -173,8 +187,11 @@ class Runner {
   void unlock_and_deliver() { finish(false); }
   // The same for callers that must not deliver anything themselves.
   void unlock_without_delivering();
+  // Unlocks after commands in another lane. Returns true if they made work for this one: deliver()
+  // must follow.
+  [[nodiscard]] bool unlock_after_commands();
 
-  // With the lock: resets the engine and drops all effects.
+  // With the lock: resets the engine, if this is the runner of lane 0, and drops all effects.
   void reset();
   // With the lock; unlock_without_delivering() must follow. An adapter that sleeps (D3hot) does no
   // work.
@@ -235,6 +252,8 @@ class Runner {
   std::optional<Contention::Verdict> judge();
 
   Device& engine_;
+  DataPath& lane_;
+  const bool home_;  // lane 0
   Host& host_;
   const Limits limits_;
   const bool poll_;
