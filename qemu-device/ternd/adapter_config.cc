@@ -8,8 +8,10 @@
 #include <fstream>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "core/congestion.h"
+#include "core/limits.h"
 
 namespace tern::daemon {
 
@@ -161,6 +163,9 @@ constexpr auto kTexts = std::to_array<TextProperty>({
      "owner of the socket, who alone may connect besides root and the group (as the umask says)"},
     {"group", [](auto& c, auto, auto v) { c.group = v; }, "whose members may connect as well"},
     {"mac", [](auto& c, auto n, auto v) { c.engine.mac = parse_mac(n, v); }},
+    {"lanes", [](auto& c, auto n, auto v) { c.engine.lanes = number(n, v, 1, kMaxLanes); },
+     "threads that serve queue pairs, 1 to 16; those of a protection domain share one (one for "
+     "four processors, and at most 4)"},
     {"congestion",
      [](auto& c, auto n, auto v) { c.engine.congestion = parse_congestion_of(n, v); }},
     {"pcap", [](auto& c, auto, auto v) { c.pcap = v; }},
@@ -265,6 +270,8 @@ std::vector<PropertyHelp> adapter_properties() {
 
 AdapterConfig parse_adapter(std::string_view text) {
   AdapterConfig config;
+  // Guests need processors, too.
+  config.engine.lanes = std::clamp(std::thread::hardware_concurrency() / 4, 1U, 4U);
   std::size_t comma = text.find(',');
   config.path = text.substr(0, comma);
   while (comma != std::string_view::npos) {

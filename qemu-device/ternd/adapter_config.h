@@ -20,7 +20,7 @@ struct AdapterConfig {
   std::string user;  // who may connect, and the group that may
   std::string group;
   std::string name;  // of the port: the socket's file name without its suffix
-  // The engine's properties, its address and congestion control; without device memory.
+  // The engine's properties, its address, lanes and congestion control; without device memory.
   Config engine;
   bool poll = find_property("poll")->initial != 0;
   std::string pcap;

@@ -103,6 +103,10 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame,
 
 }  // namespace
 
+std::uint32_t EgressQueue::flags_of(const WireFrame& frame) {
+  return (frame.finished() ? 0 : kDeferredIcrc) | (frame.inside ? kInside : 0);
+}
+
 // Whether a frame of `len` bytes fits below the limit.
 bool EgressQueue::fits(std::size_t len, std::size_t limit) {
   const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
@@ -122,13 +126,13 @@ void EgressQueue::publish_record(std::uint64_t in, std::size_t len, std::size_t 
 // Puts a record that refers to the frame. Returns false if there is no space, or the batch cannot
 // be held.
 bool EgressQueue::put_reference(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
-                                std::size_t limit, EffectsBatch& batch, std::uint32_t icrc) {
+                                std::size_t limit, EffectsBatch& batch, std::uint32_t flags) {
   constexpr std::size_t kSize = sizeof(Header) + sizeof(Reference);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
   std::byte* const record = room(in, kSize, limit);
   if (record == nullptr || !batch.hold()) return false;
   const Header header{static_cast<std::uint32_t>(frame.bytes.size()),
-                      static_cast<std::uint32_t>(kSize) | kReference | icrc, time};
+                      static_cast<std::uint32_t>(kSize) | kReference | flags, time};
   const Reference reference{frame.bytes.data(), &batch, static_cast<std::uint32_t>(bytes),
                             frame.train};
   std::memcpy(record, &header, sizeof(header));
@@ -143,7 +147,7 @@ bool EgressQueue::put_train(const WireFrame& frame, std::size_t bytes, std::uint
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
   return fits(frame.bytes.size(), limit) &&
-         put_reference(frame, bytes, time, limit, batch, kDeferredIcrc);
+         put_reference(frame, bytes, time, limit, batch, flags_of(frame));
 }
 
 bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::uint64_t time,
@@ -153,18 +157,18 @@ bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::ui
   if (change.tag.kind == TagChange::Kind::kInsert) len += kTag;
   if (change.tag.kind == TagChange::Kind::kStrip) len -= kTag;
   const bool in_place = batch != nullptr && len >= kLong && !change.any();
-  const std::uint32_t icrc =
-      frame.icrc == Icrc::kDeferred && !change.icrc ? kDeferredIcrc : std::uint32_t{0};
+  std::uint32_t flags = flags_of(frame);
+  if (change.icrc) flags &= ~kDeferredIcrc;
 
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
   if (!fits(len, limit)) return false;
-  if (in_place && put_reference(frame, len, time, limit, *batch, icrc)) return true;
+  if (in_place && put_reference(frame, len, time, limit, *batch, flags)) return true;
   const std::size_t size = counted(len);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
   std::byte* const record = room(in, size, limit);
   if (record == nullptr) return false;
-  const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | icrc,
+  const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | flags,
                       time};
   std::memcpy(record, &header, sizeof(header));
   copy_frame({record + sizeof(header), len}, frame.bytes, change);
@@ -205,13 +209,18 @@ EgressQueue::Waiting EgressQueue::front() {
     header = header_at(out);
   }
   prefetch(out + (header.size & ~kFlags));
-  const Icrc icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
+  Waiting first{.frame = {}, .time = header.time, .bytes = header.len};
+  const std::byte* data = ring_.get() + at(out) + sizeof(header);
   if ((header.size & kReference) != 0) {
-    const Reference at = reference_at(out);
-    return {{std::span(at.data, header.len), icrc, at.train}, header.time, at.bytes};
+    const Reference reference = reference_at(out);
+    data = reference.data;
+    first.bytes = reference.bytes;
+    first.frame.train = reference.train;
   }
-  const std::byte* const data = ring_.get() + this->at(out) + sizeof(header);
-  return {{std::span(data, header.len), icrc}, header.time, header.len};
+  first.frame.bytes = {data, header.len};
+  first.frame.icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
+  first.frame.inside = (header.size & kInside) != 0;
+  return first;
 }
 
 void EgressQueue::pop() {

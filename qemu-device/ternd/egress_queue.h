@@ -95,7 +95,8 @@ class EgressQueue {
   // Flags. Sizes are multiples of kAlign.
   static constexpr std::uint32_t kReference = 1;
   static constexpr std::uint32_t kDeferredIcrc = 2;
-  static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc;
+  static constexpr std::uint32_t kInside = 4;
+  static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc | kInside;
   static constexpr std::size_t kAlign = alignof(std::max_align_t);
 
   struct Unmap {
@@ -110,12 +111,13 @@ class EgressQueue {
   [[nodiscard]] static std::size_t counted(std::size_t len) {
     return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1);
   }
+  [[nodiscard]] static std::uint32_t flags_of(const WireFrame& frame);
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
   void read_consumer();
   [[nodiscard]] bool fits(std::size_t len, std::size_t limit);
   bool put_reference(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
-                     std::size_t limit, EffectsBatch& batch, std::uint32_t icrc);
+                     std::size_t limit, EffectsBatch& batch, std::uint32_t flags);
   void publish_record(std::uint64_t in, std::size_t len, std::size_t size);
   void prefetch(std::uint64_t position) const;
   [[nodiscard]] std::byte* room(std::uint64_t& in, std::size_t size, std::size_t limit);

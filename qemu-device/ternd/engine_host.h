@@ -17,7 +17,15 @@ namespace tern::daemon {
 
 class EngineHost final : public Host {
  public:
-  explicit EngineHost(const GuestMemory& memory) : memory_(memory) {}
+  // What stops the threads of the engine's lanes, and lets them continue.
+  class Lanes {
+   public:
+    virtual ~Lanes() = default;
+    virtual void stop_lanes() = 0;
+    virtual void start_lanes() = 0;
+  };
+
+  EngineHost(const GuestMemory& memory, Lanes& lanes) : memory_(memory), lanes_(lanes) {}
 
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
     return memory_.find(addr, len, write);
@@ -32,9 +40,12 @@ class EngineHost final : public Host {
     if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
     return value;
   }
+  void stop_lanes() override { lanes_.stop_lanes(); }
+  void start_lanes() override { lanes_.start_lanes(); }
 
  private:
   const GuestMemory& memory_;
+  Lanes& lanes_;
 };
 
 }  // namespace tern::daemon

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <syslog.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -119,6 +121,22 @@ struct Function::Access {
   }
 };
 
+class Function::Vectors {
+ public:
+  explicit Vectors(Function& function) : function_(function) {
+    while (function_.vectors_held_.exchange(true)) function_.vectors_held_.wait(true);
+  }
+  ~Vectors() {
+    function_.vectors_held_.store(false);
+    function_.raise_pending();
+  }
+  Vectors(const Vectors&) = delete;
+  Vectors& operator=(const Vectors&) = delete;
+
+ private:
+  Function& function_;
+};
+
 Function::Function(Descriptor listener, const Options& options, const DmFile& dm,
                    FunctionOwner& owner)
     : options_(options), owner_(owner), space_(options.space), dm_(dm) {
@@ -183,6 +201,7 @@ void Function::reset() {
   bus_master_ = false;
   awake_ = true;
   owner_.reset();
+  for (auto& word : pending_) word.store(0);
 }
 
 void Function::set_removed(bool removed) {
@@ -201,7 +220,10 @@ bool Function::attach() {
   if (!owner_.ready()) return false;
   if (vfu_attach_ctx(ctx_) != 0)
     return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
-  attached_ = true;
+  {
+    const Vectors vectors(*this);
+    attached_ = true;
+  }
   owner_.attached();
   return true;
 }
@@ -213,10 +235,15 @@ void Function::on_detached() {
   owner_.detached();
 }
 
+int Function::run() {
+  const Vectors vectors(*this);
+  return vfu_run_ctx(ctx_);
+}
+
 bool Function::serve(unsigned limit) {
   if (!attached_) return attach();
   for (unsigned i = 0; i < limit; ++i) {
-    const int done = vfu_run_ctx(ctx_);
+    const int done = run();
     if (!attached_) return true;
     sync_power();
     if (done > 0) continue;
@@ -237,6 +264,24 @@ void Function::drop() {
 void Function::raise(unsigned vector) {
   // The guest does not use a vector without a descriptor.
   if (attached_) vfu_irq_trigger(ctx_, vector);
+}
+
+void Function::raise_beside(unsigned vector) {
+  pending_[vector / 64].fetch_or(std::uint64_t{1} << vector % 64);
+  raise_pending();
+}
+
+// Whoever holds the vectors looks for pending ones after it has released them: none is left.
+void Function::raise_pending() {
+  const auto waits = [](const std::atomic<std::uint64_t>& word) { return word.load() != 0; };
+  while (std::ranges::any_of(pending_, waits) && !vectors_held_.exchange(true)) {
+    for (unsigned i = 0; i < pending_.size(); ++i) {
+      for (std::uint64_t word = pending_[i].exchange(0); word != 0; word &= word - 1)
+        raise(i * 64 + static_cast<unsigned>(std::countr_zero(word)));
+    }
+    vectors_held_.store(false);
+    vectors_held_.notify_one();
+  }
 }
 
 }  // namespace tern::daemon

@@ -4,9 +4,12 @@
 // Only function.cc uses libvfio-user, which handles messages; the owner sees accesses to BARs,
 // guest memory, resets and power.
 //
-// Used by one thread, the adapter's. Its calls to the owner are made within serve().
+// Used by one thread, the adapter's, but for raise_beside(). Its calls to the owner are made within
+// serve().
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,6 +17,7 @@
 #include "config_space.h"
 #include "descriptor.h"
 #include "guest_memory.h"
+#include "tern_hw.hpp"
 
 struct vfu_ctx;
 
@@ -81,6 +85,9 @@ class Function {
   void set_removed(bool removed);
   // Raises an interrupt.
   void raise(unsigned vector);
+  // The same for other threads, at any time before close(). While serve() handles a message, the
+  // interrupt waits for the end of that, and the caller does not.
+  void raise_beside(unsigned vector);
 
  private:
   struct Access;  // the library's callbacks
@@ -88,9 +95,15 @@ class Function {
   // Limit for the hypervisor to send the rest of a message, or to read an answer, in ms.
   static constexpr unsigned kWaitLimit = 2000;
 
+  // Held while the hypervisor may change the descriptors of interrupts, or another thread uses
+  // them.
+  class Vectors;
+
   void add_regions();
   bool add_dm();
   void reset();
+  int run();
+  void raise_pending();
   void sync_power();
   bool attach();
   void on_detached();
@@ -104,6 +117,8 @@ class Function {
   bool removed_ = false;
   bool bus_master_ = false;
   bool awake_ = true;
+  std::atomic<bool> vectors_held_ = false;
+  std::array<std::atomic<std::uint64_t>, TERN_MAX_VECTORS / 64> pending_{};  // raise_beside()
 };
 
 }  // namespace tern::daemon

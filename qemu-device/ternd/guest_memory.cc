@@ -20,8 +20,8 @@ void GuestMemory::handle_sigbus() {
 
 void GuestMemory::adopt() const { adopted = this; }
 
-// Async-signal-safe: only the thread itself writes the members that this reads, and it does not
-// access guest memory while it writes them.
+// Async-signal-safe: no thread accesses guest memory while the adapter's writes the members that
+// this reads.
 void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   const auto fault = reinterpret_cast<std::uintptr_t>(info->si_addr);
   if (adopted != nullptr && adopted->replace(fault)) return;
@@ -44,7 +44,7 @@ bool GuestMemory::replace(std::uintptr_t fault) const {
     if (!put_zeros(region.mapping.data(), region.mapping.size(), MAP_NORESERVE) &&
         !put_zeros(page, region.page, 0))
       return false;
-    lost_ = 1;
+    lost_.store(true, std::memory_order_relaxed);
     return true;
   }
   return false;

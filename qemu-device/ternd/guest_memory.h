@@ -8,11 +8,13 @@
 // raises SIGBUS. GuestMemory::handle_sigbus() replaces the whole region by zeros, so that the
 // access completes, and lost() is true from then on: the adapter drops its hypervisor.
 //
-// Used by one thread, the adapter's.
+// Used by the threads of one adapter. Functions that change it are for the adapter's own, while the
+// others access no memory.
 #pragma once
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -61,8 +63,8 @@ class GuestMemory {
   [[nodiscard]] std::size_t regions() const { return regions_.size(); }
   [[nodiscard]] std::uint64_t bytes() const;
   // Whether memory of the hypervisor was missing when it was accessed.
-  [[nodiscard]] bool lost() const { return lost_ != 0; }
-  void forget_lost() { lost_ = 0; }
+  [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_relaxed); }
+  void forget_lost() { lost_.store(false, std::memory_order_relaxed); }
 
  private:
   static void on_sigbus(int signal, siginfo_t* info, void* context);
@@ -71,7 +73,7 @@ class GuestMemory {
   std::vector<Region> regions_;   // by address; they do not overlap
   std::vector<Host::Ram> given_;  // to the engine, the largest first
   bool allowed_ = false;
-  mutable volatile std::sig_atomic_t lost_ = 0;
+  mutable std::atomic<bool> lost_ = false;
 };
 
 }  // namespace tern::daemon

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "adapter_config.h"
+#include "core/limits.h"
 
 namespace tern::daemon {
 
@@ -22,22 +23,25 @@ constexpr std::uint64_t kMostRegions = 65535;
 constexpr std::uint64_t kLeastRegions = 32;
 // The process's own mappings: libraries, and the heaps and stacks of its other threads.
 constexpr std::uint64_t kOwnMappings = 1024;
-// Mappings of an adapter without regions: its thread's stack and heap, engine, queue, device
-// memory.
-constexpr std::uint64_t kMappingsEach = 64;
+// Mappings of a lane: its thread's stack and heap, its queue.
+constexpr std::uint64_t kMappingsOfLane = 6;
+// Mappings of an adapter without regions: lanes, engine, device memory.
+constexpr std::uint64_t kMappingsEach = 58 + kMaxLanes * kMappingsOfLane;
 // The process's own descriptors: control clients, metrics, uplinks.
 constexpr std::uint64_t kOwnDescriptors = 256;
 // Descriptors of an adapter without regions: interrupts (128 vectors, error, request), those of one
-// message, sockets, files.
-constexpr std::uint64_t kDescriptorsEach = 160;
+// message, sockets, files, three for each lane.
+constexpr std::uint64_t kDescriptorsEach = 157 + 3 * kMaxLanes;
 
 // Bytes of an object with its lists, rounded up.
 constexpr std::uint64_t kQp = 1280;
 constexpr std::uint64_t kCq = 512;
 constexpr std::uint64_t kKey = 192;
 constexpr std::uint64_t kPageEntry = 8;
-// The port's queue, frames in flight, tables that do not depend on properties.
-constexpr std::uint64_t kBase = std::uint64_t{24} << 20;
+// Tables that do not depend on properties.
+constexpr std::uint64_t kBase = std::uint64_t{4} << 20;
+// A lane's queue and frames in flight.
+constexpr std::uint64_t kLane = std::uint64_t{20} << 20;
 // The fewest page list entries worth having: 1 GiB of memory regions.
 constexpr std::uint64_t kLeastPages = std::uint64_t{256} << 10;
 
@@ -97,7 +101,7 @@ void limit_pages(AdapterConfig& config, const Share& share) {
   const std::uint64_t dm = c.dm_size == 0 ? 0 : std::bit_ceil(c.dm_size);
   const std::uint64_t objects =
       c.max_qp * kQp + c.max_cq * kCq + (std::uint64_t{c.max_mr} + c.max_mw) * kKey;
-  const std::uint64_t fixed = kBase + dm + objects;
+  const std::uint64_t fixed = kBase + c.lanes * kLane + dm + objects;
   if (share.memory < fixed + kLeastPages * kPageEntry) {
     throw std::invalid_argument(config.path + ": may take " + mebibytes(fixed) +
                                 " besides page lists, and its share of the memory is " +

@@ -65,6 +65,7 @@ Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std
       random_(0x9e3779b97f4a7c15 * (number + 1)) {
   policy_.queue = std::min<std::uint64_t>(policy_.queue, queue_size_);
   limit_ = policy_.queue;
+  lanes_[0] = this;
 }
 
 NoUser& NoUser::instance() {
@@ -82,6 +83,8 @@ void Port::begin(std::string name, PortUser& user, Kind kind) {
   wire_free_ = front_due_ = 0;
   blocked_frame_ = divided_.frame = nullptr;
   receivers_ = {};
+  receiver_words_ = 0;
+  lane_count_.store(1, std::memory_order_release);
   kind_.store(kind, kRelaxed);
   set_policy({});
   name_ = std::move(name);
@@ -117,10 +120,26 @@ PortPolicy Port::policy() const {
 }
 
 PortCounters Port::counters() const {
-  return {in_frames_.load(kRelaxed),  in_bytes_.load(kRelaxed),   in_discards_.load(kRelaxed),
-          out_frames_.load(kRelaxed), out_bytes_.load(kRelaxed),  out_discards_.load(kRelaxed),
-          out_lost_.load(kRelaxed),   out_marked_.load(kRelaxed), blocked_.load(kRelaxed),
-          watchdog_.load(kRelaxed)};
+  PortCounters sum{};
+  for (const Port* const p : lanes()) {
+    sum.in_frames += p->in_frames_.load(kRelaxed);
+    sum.in_bytes += p->in_bytes_.load(kRelaxed);
+    sum.in_discards += p->in_discards_.load(kRelaxed);
+    sum.out_frames += p->out_frames_.load(kRelaxed);
+    sum.out_bytes += p->out_bytes_.load(kRelaxed);
+    sum.out_discards += p->out_discards_.load(kRelaxed);
+    sum.out_lost += p->out_lost_.load(kRelaxed);
+    sum.out_marked += p->out_marked_.load(kRelaxed);
+    sum.blocked += p->blocked_.load(kRelaxed);
+    sum.watchdog += p->watchdog_.load(kRelaxed);
+  }
+  return sum;
+}
+
+std::size_t Port::queue_length() const {
+  std::size_t sum = 0;
+  for (const Port* const p : lanes()) sum += p->queue_.length();
+  return sum;
 }
 
 // Whether the queue has been full for so long that senders stop waiting for it.
@@ -135,27 +154,29 @@ bool Port::stuck(std::uint64_t now) {
   return now > since && now - since > Switch::kWatchdog;
 }
 
-Port::Outcome Port::full(Port& from, const Passing& passing, Fate fate) {
-  if (!passing.may_block || drop_.load(kRelaxed)) {
-    add(out_discards_, passing.frame.train);
+// `to`: the lane with the queue.
+Port::Outcome Port::full(Port& to, Port& from, const Passing& passing, Fate fate) const {
+  const bool drops = drop_.load(kRelaxed) && passing.lane == nullptr;
+  if (!passing.may_block || drops) {
+    add(to.out_discards_, passing.frame.train);
     return Outcome::kTaken;
   }
   const std::uint64_t now = switch_.clock_();
-  if (stuck(now)) {
-    if (now - full_since_.load(kRelaxed) < 2 * Switch::kWatchdog) add(watchdog_);
-    add(out_discards_, passing.frame.train);
+  if (to.stuck(now)) {
+    if (now - to.full_since_.load(kRelaxed) < 2 * Switch::kWatchdog) add(to.watchdog_);
+    add(to.out_discards_, passing.frame.train);
     return Outcome::kTaken;
   }
-  waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64,
-                                       std::memory_order_seq_cst);
-  any_waits_.fetch_or(1, std::memory_order_seq_cst);
-  add(blocked_);
+  to.waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64,
+                                          std::memory_order_seq_cst);
+  to.any_waits_.fetch_or(1, std::memory_order_seq_cst);
+  add(to.blocked_);
   from.blocked_frame_ = passing.frame.bytes.data();
   from.blocked_time_ = passing.time;
   from.blocked_fate_ = fate;
   // The user's thread may have made space just before it could see who waits.
-  if (queue_.length() == 0)
-    release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
+  if (to.queue_.length() == 0)
+    to.release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
   return Outcome::kBlocked;
 }
 
@@ -210,18 +231,36 @@ Port::Outcome Port::offer(Port& from, const Passing& passing) {
   if (train && !takes_whole(passing, change)) return Outcome::kDivide;
   const Fate fate = !train && chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
   if (fate == Fate::kLose) return Outcome::kTaken;
+  change.congestion = fate == Fate::kMark;
+  change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
+  return put(lane_for(passing.frame), from, passing, change, fate);
+}
+
+Port::Outcome Port::offer_lane(Port& from, const Passing& passing) {
+  if (passing.frame.train > 1 && !takes_whole(passing, {})) return Outcome::kDivide;
+  return put(*passing.lane, from, passing, {}, Fate::kPass);
+}
+
+// The lane whose queue gets a frame. Policies see all frames in one queue.
+Port& Port::lane_for(const WireFrame& frame) {
+  if (lane_count_.load(std::memory_order_acquire) == 1 || shaped_.load(kRelaxed) ||
+      chance_.load(kRelaxed)) [[likely]]
+    return *this;
+  return *lanes_.at(user_.load(std::memory_order_acquire)->lane_of(frame.bytes)).load(kRelaxed);
+}
+
+Port::Outcome Port::put(Port& to, Port& from, const Passing& passing, FrameChange change,
+                        Fate fate) {
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
-  if (train) {
-    if (!queue_.put_train(passing.frame, passing.bytes, passing.time, limit, *passing.batch))
-      return full(from, passing, fate);
-  } else {
-    change.congestion = fate == Fate::kMark;
-    change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
-    if (!queue_.put(passing.frame, change, passing.time, limit, passing.batch))
-      return full(from, passing, fate);
-    if (change.congestion) add(out_marked_);
-  }
-  from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
+  const WireFrame& frame = passing.frame;
+  const bool taken =
+      frame.train > 1
+          ? to.queue_.put_train(frame, passing.bytes, passing.time, limit, *passing.batch)
+          : to.queue_.put(frame, change, passing.time, limit, passing.batch);
+  if (!taken) return full(to, from, passing, fate);
+  if (change.congestion) add(to.out_marked_);
+  from.receivers_[to.number_ / 64] |= std::uint64_t{1} << to.number_ % 64;
+  from.receiver_words_ |= std::uint32_t{1} << to.number_ / 64;
   return Outcome::kTaken;
 }
 
@@ -264,9 +303,13 @@ void Port::discard() {
   queue_.pop();
 }
 
-Port::Sent Port::send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch) {
-  if (frame.train > 1) return send_train(frame, now, batch);
-  return send_one({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
+Port::Sent Port::send_to_lane(unsigned lane, const WireFrame& frame, std::uint64_t now,
+                              EffectsBatch* batch) {
+  return send({.frame = frame,
+               .batch = batch,
+               .time = now,
+               .bytes = frame.bytes.size(),
+               .lane = first_->lanes_.at(lane).load(kRelaxed)});
 }
 
 Port::Sent Port::send_one(Passing passing) {
@@ -275,7 +318,9 @@ Port::Sent Port::send_one(Passing passing) {
 
 // Sends a train, or its packets one by one if its destination does not take it. If a packet is
 // blocked, the next call goes on with it.
-Port::Sent Port::send_train(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch) {
+Port::Sent Port::send_train(Passing passing) {
+  const WireFrame frame = passing.frame;
+  const std::uint64_t now = passing.time;
   const auto train = Train::parse(frame.bytes, frame.train);
   if (!train) {
     count(in_discards_, frame.train);
@@ -283,7 +328,7 @@ Port::Sent Port::send_train(const WireFrame& frame, std::uint64_t now, EffectsBa
   }
   if (divided_.frame != frame.bytes.data() || divided_.time != now) {
     divided_.frame = nullptr;
-    Passing passing{.frame = frame, .batch = batch, .time = now, .bytes = train->bytes()};
+    passing.bytes = train->bytes();
     const Outcome outcome = switch_.send(*this, passing);
     if (outcome == Outcome::kTaken) return Sent::kTaken;
     if (outcome == Outcome::kBlocked) return Sent::kBlocked;
@@ -294,19 +339,19 @@ Port::Sent Port::send_train(const WireFrame& frame, std::uint64_t now, EffectsBa
   for (; divided_.next < train->packets(); ++divided_.next) {
     const auto packet = std::span(divided_.packet).first(train->bytes(divided_.next));
     train->write(divided_.next, packet, Icrc::kDeferred);
-    if (send_one({.frame = {packet, Icrc::kDeferred},
-                  .batch = nullptr,
-                  .time = now,
-                  .bytes = packet.size()}) == Sent::kBlocked) {
-      return Sent::kBlocked;
-    }
+    Passing one{
+        .frame = {packet, Icrc::kDeferred}, .batch = nullptr, .time = now, .bytes = packet.size()};
+    one.frame.inside = frame.inside;
+    one.lane = passing.lane;
+    if (send_one(one) == Sent::kBlocked) return Sent::kBlocked;
   }
   divided_.frame = nullptr;
   return Sent::kTaken;
 }
 
 void Port::wake_receivers() {
-  for (std::size_t word = 0; word < kWords; ++word) {
+  for (std::uint32_t words = std::exchange(receiver_words_, 0); words != 0; words &= words - 1) {
+    const auto word = static_cast<std::size_t>(std::countr_zero(words));
     for (std::uint64_t ports = std::exchange(receivers_[word], 0); ports != 0; ports &= ports - 1) {
       Port& port = switch_.at(word * 64 + static_cast<std::size_t>(std::countr_zero(ports)));
       port.queue_.publish();
@@ -320,7 +365,7 @@ void Port::release() {
   // A read-modify-write: the positions of frames taken are stored before it, so a sender that it
   // misses sees them.
   if (any_waits_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
-  if (queue_.length() > limit_.load(kRelaxed) / 2) return;
+  if (queue_.length() > first_->limit_.load(kRelaxed) / 2) return;
   any_waits_.store(0, std::memory_order_seq_cst);
   for (std::size_t word = 0; word < kWords; ++word) {
     std::uint64_t ports = waiting_[word].exchange(0, std::memory_order_seq_cst);
@@ -352,38 +397,58 @@ Switch::Switch()
     : clock_([] { return clock_ns(); }),
       seed_(random_seed()),
       entries_(std::make_unique<std::array<Entry, kEntries>>()) {
-  for (unsigned i = 0; i < kMaxPorts; ++i) stations_[i].owner = kMaxPorts + i;
+  for (unsigned i = 0; i < kMaxQueues; ++i) stations_[i].owner = kMaxQueues + i;
 }
 
-Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size, Port::Kind kind) {
-  for (Port& port : storage_) {
+// Uses a port of `storage` again, or makes one there. Throws std::length_error with `error` beyond
+// `most`.
+Port& Switch::make(std::deque<Port>& storage, unsigned most, const char* error, std::string name,
+                   PortUser& user, std::size_t queue_size, Port::Kind kind) {
+  for (Port& port : storage) {
     if (!port.name_.empty() || port.queue_size_ != queue_size) continue;
     port.begin(std::move(name), user, kind);
     return port;
   }
-  const auto number = static_cast<unsigned>(storage_.size());
-  if (number == kMaxPorts) throw std::length_error("a switch has at most 256 ports");
-  Port& port = storage_.emplace_back(*this, number, std::move(name), user, queue_size, kind);
+  if (storage.size() == most) throw std::length_error(error);
+  const unsigned number = count_.load(kRelaxed);
+  Port& port = storage.emplace_back(*this, number, std::move(name), user, queue_size, kind);
   ports_[number].store(&port, std::memory_order_release);
   count_.store(number + 1, std::memory_order_release);
   return port;
 }
 
+Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size, Port::Kind kind) {
+  return make(storage_, kMaxPorts, "a switch has at most 256 ports", std::move(name), user,
+              queue_size, kind);
+}
+
+Port& Switch::add_lane(Port& port, PortUser& user) {
+  const unsigned number = port.lane_count_.load(kRelaxed);
+  Port& lane = make(lanes_, kMaxLanePorts, "the adapters of a switch have at most 768 more lanes",
+                    port.name_, user, port.queue_size_, Port::Kind::kGuest);
+  lane.first_ = &port;
+  port.lanes_.at(number).store(&lane, kRelaxed);
+  port.lane_count_.store(number + 1, std::memory_order_release);
+  return lane;
+}
+
 void Switch::leave(Port& port) {
   port.set_link(false);
-  port.user_.store(&NoUser::instance(), std::memory_order_release);
   // Other ports must not resume a later user either, which may be incomplete.
   Switch& owner = port.switch_;
   const unsigned count = owner.count_.load(std::memory_order_acquire);
-  for (unsigned i = 0; i < count; ++i) {
-    owner.at(i).waiting_[port.number_ / 64].fetch_and(~(std::uint64_t{1} << port.number_ % 64),
-                                                      std::memory_order_relaxed);
+  for (Port* const lane : port.lanes()) {
+    lane->user_.store(&NoUser::instance(), std::memory_order_release);
+    for (unsigned i = 0; i < count; ++i) {
+      owner.at(i).waiting_[lane->number_ / 64].fetch_and(~(std::uint64_t{1} << lane->number_ % 64),
+                                                         std::memory_order_relaxed);
+    }
   }
 }
 
 void Switch::remove(Port& port) {
   leave(port);
-  port.end();
+  for (Port* const lane : port.lanes()) lane->end();
 }
 
 // Mixes all bits of the seed into all bits: without the seed, nobody can find colliding keys.
@@ -407,7 +472,7 @@ Switch::Entry* Switch::lookup(std::uint64_t key) const {
 
 // Whether frames may use the entry.
 bool Switch::usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const {
-  return owned(owner) && (at(owner % kMaxPorts).kind_.load(kRelaxed) == Port::Kind::kGuest ||
+  return owned(owner) && (at(owner % kMaxQueues).kind_.load(kRelaxed) == Port::Kind::kGuest ||
                           !later(seconds, entry.seen.load(kRelaxed), kAge));
 }
 
@@ -415,7 +480,7 @@ const Port* Switch::station(std::uint64_t key, std::uint32_t seconds) const {
   const Entry* const entry = lookup(key);
   if (entry == nullptr) return nullptr;
   const std::uint64_t owner = entry->owner.load(kRelaxed);
-  return usable(*entry, owner, seconds) ? &at(owner % kMaxPorts) : nullptr;
+  return usable(*entry, owner, seconds) ? &at(owner % kMaxQueues) : nullptr;
 }
 
 void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
@@ -478,7 +543,7 @@ void Switch::sweep(const Port& port, std::uint32_t seconds) {
 void Switch::forget(unsigned port) {
   Stations& stations = stations_[port];
   const std::lock_guard lock(learning_);
-  stations.owner.fetch_add(kMaxPorts);
+  stations.owner.fetch_add(kMaxQueues);
   stations.learned.store(0, kRelaxed);
   stations.more.store(false, kRelaxed);
   stations.swept.store(0, kRelaxed);
@@ -496,7 +561,7 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
   const unsigned count = count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
     Port& port = at(i);
-    if (&port == &from || !port.link_.load(kRelaxed)) continue;
+    if (&port == from.first_ || !port.link_.load(kRelaxed)) continue;
     const bool all_known = port.kind_.load(kRelaxed) == Port::Kind::kGuest &&
                            stations_[i].learned.load(kRelaxed) != 0 &&
                            !stations_[i].more.load(kRelaxed);
@@ -512,15 +577,17 @@ void Switch::show(const Port& from, const Port::Passing& passing) const {
 }
 
 Port::Outcome Switch::send(Port& from, Port::Passing& passing) {
+  const Port& first = *from.first_;
+  if (passing.lane != nullptr) return from.first_->offer_lane(from, passing);
   const std::span<const std::byte> frame = passing.frame.bytes;
   const bool too_long =
       frame.size() + frames::kTag > EgressQueue::kFrameMax && passing.frame.train == 1;
-  if (!from.link_.load(kRelaxed) || frame.size() < frames::kEthernet || too_long) {
+  if (!first.link_.load(kRelaxed) || frame.size() < frames::kEthernet || too_long) {
     count(from.in_discards_, passing.frame.train);
     return Port::Outcome::kTaken;
   }
   passing.tagged = frames::is_tagged(frame);
-  const std::uint16_t access = from.vlan_.load(kRelaxed);
+  const std::uint16_t access = first.vlan_.load(kRelaxed);
   std::uint16_t vlan = passing.tagged ? frames::vlan_of(frame) : access;
   if (access != 0 && passing.tagged) {
     // An access port drops tagged frames of other VLANs; a priority tag belongs to the port's VLAN.
@@ -535,7 +602,7 @@ Port::Outcome Switch::send(Port& from, Port::Passing& passing) {
   const std::uint64_t source = frames::get48(frame, 6);
   constexpr std::uint64_t kGroup = std::uint64_t{1} << 40;
   const auto seconds = static_cast<std::uint32_t>(passing.time / kSecond);
-  if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from, seconds);
+  if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), first, seconds);
 
   Port::Outcome sent = Port::Outcome::kTaken;
   const bool group = (to & kGroup) != 0;
@@ -543,13 +610,13 @@ Port::Outcome Switch::send(Port& from, Port::Passing& passing) {
   if (port == nullptr) {
     if (passing.frame.train > 1) return Port::Outcome::kDivide;
     flood(from, passing, group);
-  } else if (port != &from) {
+  } else if (port != &first) {
     sent = at(port->number_).offer(from, passing);
   }
   if (sent != Port::Outcome::kTaken) return sent;
   count(from.in_frames_, passing.frame.train);
   count(from.in_bytes_, passing.bytes);
-  if (tap_) show(from, passing);
+  if (tap_) show(first, passing);
   return sent;
 }
 

@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "core/limits.h"
 #include "egress_queue.h"
 
 namespace tern::daemon {
@@ -66,6 +67,10 @@ class PortUser {
   virtual void frames_wait() = 0;
   // Any thread. A port that blocked a frame of this user has space.
   virtual void room() = 0;
+  // Any thread: the lane that a frame is for, of a user with lanes (Switch::add_lane()).
+  [[nodiscard]] virtual std::uint8_t lane_of(std::span<const std::byte> /*frame*/) const {
+    return 0;
+  }
 };
 
 // The user of a port whose user is gone.
@@ -76,6 +81,8 @@ class NoUser final : public PortUser {
   void room() override {}
 };
 
+// A user with several lanes has a Port for each, with a queue and a thread of its own. The others
+// share the first one's link, policy and stations.
 class Port {
  public:
   enum class Sent : std::uint8_t { kTaken, kBlocked };
@@ -88,6 +95,8 @@ class Port {
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
+  // The following functions are for the first lane.
+
   // A port whose link is down neither sends nor receives; its addresses are forgotten.
   void set_link(bool up);
   [[nodiscard]] bool link() const { return link_.load(std::memory_order_relaxed); }
@@ -96,7 +105,7 @@ class Port {
   void set_policy(const PortPolicy& policy);
   [[nodiscard]] PortPolicy policy() const;
   [[nodiscard]] PortCounters counters() const;
-  [[nodiscard]] std::size_t queue_length() const { return queue_.length(); }
+  [[nodiscard]] std::size_t queue_length() const;
   [[nodiscard]] std::size_t queue_size() const { return queue_size_; }
 
   // ---- the user's thread ----
@@ -106,7 +115,11 @@ class Port {
   // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place. A
   // frame that leaves through an uplink gets its ICRC; a train is divided for it, for policies, and
   // where it would be copied.
-  Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr);
+  Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr) {
+    return send({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
+  }
+  // The same for a frame to another lane of the user.
+  Sent send_to_lane(unsigned lane, const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
   // once for many frames, because it waits until other processors see them.
   void wake_receivers();
@@ -133,6 +146,7 @@ class Port {
     std::uint16_t vlan = 0;
     bool tagged = false;
     bool may_block = true;
+    Port* lane = nullptr;  // of the same user: the frame does not pass through the switch
   };
   // A train whose packets are sent one by one.
   struct Divided {
@@ -146,15 +160,24 @@ class Port {
   enum class Outcome : std::uint8_t { kTaken, kBlocked, kDivide };
   void begin(std::string name, PortUser& user, Kind kind);
   void end();
+  Sent send(const Passing& passing) {
+    return passing.frame.train > 1 ? send_train(passing) : send_one(passing);
+  }
   Sent send_one(Passing passing);
-  Sent send_train(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);
+  Sent send_train(Passing passing);
   [[nodiscard]] bool takes_whole(const Passing& passing, const FrameChange& change) const;
   Outcome offer(Port& from, const Passing& passing);
+  Outcome offer_lane(Port& from, const Passing& passing);
+  [[nodiscard]] Port& lane_for(const WireFrame& frame);
+  Outcome put(Port& to, Port& from, const Passing& passing, FrameChange change, Fate fate);
   Fate fate(Port& from, const Passing& passing);
-  Outcome full(Port& from, const Passing& passing, Fate fate);
+  Outcome full(Port& to, Port& from, const Passing& passing, Fate fate) const;
   bool stuck(std::uint64_t now);
+  [[nodiscard]] std::span<const std::atomic<Port*>> lanes() const {
+    return std::span(lanes_).first(lane_count_.load(std::memory_order_acquire));
+  }
 
-  static constexpr std::size_t kWords = 4;
+  static constexpr std::size_t kWords = 16;
 
   Switch& switch_;
   const unsigned number_;
@@ -164,6 +187,9 @@ class Port {
   const std::size_t queue_size_;
   EgressQueue queue_;
   std::atomic<bool> link_ = false;
+  Port* first_ = this;  // the user's first lane
+  std::array<std::atomic<Port*>, kMaxLanes> lanes_{};
+  std::atomic<unsigned> lane_count_ = 1;
 
   mutable std::mutex policy_mutex_;
   PortPolicy policy_;
@@ -189,6 +215,7 @@ class Port {
   Fate blocked_fate_ = Fate::kPass;
   Divided divided_;
   std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
+  std::uint32_t receiver_words_ = 0;               // of receivers_ that are not 0
 
   // Written by senders to this port, while it is full or has a policy.
   alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
@@ -203,6 +230,8 @@ class Port {
 class Switch {
  public:
   static constexpr unsigned kMaxPorts = 256;
+  // Lanes of these ports, without the first ones.
+  static constexpr unsigned kMaxLanePorts = 768;
   // A port whose queue stays full for this long, in ns, while it takes no frame, blocks no more
   // senders until it takes one. Shorter than a sender's timeout (runner::Limits::tx_patience).
   static constexpr std::uint64_t kWatchdog = 200'000'000;
@@ -223,7 +252,10 @@ class Switch {
   // there are kMaxPorts.
   Port& add(std::string name, PortUser& user, std::size_t queue_size,
             Port::Kind kind = Port::Kind::kGuest);
-  // After the user's thread has ended. Threads that send may still call the user, until each of
+  // Adds a lane to the port of a guest, up to kMaxLanes, before its link is up. Throws
+  // std::length_error if there are kMaxLanePorts.
+  Port& add_lane(Port& port, PortUser& user);
+  // After the user's threads have ended. Threads that send may still call the user, until each of
   // them has returned from send(), wake_receivers() and release().
   static void leave(Port& port);
   // Call it after leave(): a later user may then have the port.
@@ -240,6 +272,7 @@ class Switch {
 
  private:
   friend class Port;
+  static constexpr unsigned kMaxQueues = kMaxPorts + kMaxLanePorts;
   // Half of the table holds all addresses of all guests.
   static constexpr std::size_t kEntries = std::size_t{2} * kMaxPorts * kMaxAddresses;
   static constexpr std::size_t kProbes = 8;
@@ -265,7 +298,7 @@ class Switch {
   [[nodiscard]] std::uint64_t hash(std::uint64_t key) const;
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
   [[nodiscard]] bool owned(std::uint64_t owner) const {
-    return owner != 0 && stations_[owner % kMaxPorts].owner.load() == owner;
+    return owner != 0 && stations_[owner % kMaxQueues].owner.load() == owner;
   }
   [[nodiscard]] bool usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const;
   [[nodiscard]] const Port* station(std::uint64_t key, std::uint32_t seconds) const;
@@ -274,7 +307,7 @@ class Switch {
   void insert(std::uint64_t key, const Port& port, std::uint32_t seconds);
   void sweep(const Port& port, std::uint32_t seconds);
   void uncount(std::uint64_t owner) {
-    if (owned(owner)) stations_[owner % kMaxPorts].learned.fetch_sub(1);
+    if (owned(owner)) stations_[owner % kMaxQueues].learned.fetch_sub(1);
   }
   Port::Outcome send(Port& from, Port::Passing& passing);
   void flood(Port& from, Port::Passing& frame, bool group);
@@ -284,15 +317,19 @@ class Switch {
     return *ports_[number].load(std::memory_order_acquire);
   }
 
+  Port& make(std::deque<Port>& storage, unsigned most, const char* error, std::string name,
+             PortUser& user, std::size_t queue_size, Port::Kind kind);
+
   std::deque<Port> storage_;
-  std::array<std::atomic<Port*>, kMaxPorts> ports_{};
+  std::deque<Port> lanes_;  // but the first ones
+  std::array<std::atomic<Port*>, kMaxQueues> ports_{};
   std::atomic<unsigned> count_ = 0;
   Tap tap_;
   std::function<std::uint64_t()> clock_;
   const std::uint64_t seed_;  // guests choose the keys
   std::mutex learning_;
   std::unique_ptr<std::array<Entry, kEntries>> entries_;
-  std::array<Stations, kMaxPorts> stations_;
+  std::array<Stations, kMaxQueues> stations_;
 };
 
 // Removes a port when its user is destroyed.

@@ -32,8 +32,9 @@ void MachineDriver::forget() {
 
 // ---- a QP ----
 
-Qp::Qp(Driver& driver)
-    : qp_(driver.create_qp({.one_cq = true,
+Qp::Qp(Driver& driver, std::uint32_t pd)
+    : qp_(driver.create_qp({.pd = pd,
+                            .one_cq = true,
                             .log_sq_size = kLogSize,
                             .log_sq_stride = 6,
                             .log_rq_size = 0,
@@ -45,7 +46,8 @@ Qp::Qp(Driver& driver)
                             .rq_psn = 0,
                             .max_rd_atomic = 1,
                             .max_dest_rd_atomic = 1})),
-      mr_(driver.reg(kBytes, {.access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE,
+      mr_(driver.reg(kBytes, {.pd = pd,
+                              .access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE,
                               .kind = TERN_PAGES_DIRECT})) {}
 
 void Qp::connect(const Qp& peer, std::uint8_t timeout, std::uint8_t retries) {

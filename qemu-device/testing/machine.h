@@ -42,7 +42,8 @@ class Qp {
   static constexpr std::uint8_t kLogSize = 6;
   static constexpr std::uint32_t kBytes = 1 << 20;  // of the buffer
 
-  explicit Qp(Driver& driver);
+  // `pd`: 0 for the driver's own.
+  explicit Qp(Driver& driver, std::uint32_t pd = 0);
   // `timeout`: for the acknowledgement, 4.096 us * 2^timeout.
   void connect(const Qp& peer, std::uint8_t timeout = 14, std::uint8_t retries = 7);
   // Posts WRITEs without a doorbell.

@@ -48,6 +48,8 @@ struct AdapterFixture : testing::Test {
   void make(unsigned n, const std::string& properties = "") {
     for (unsigned id = 1; id <= n; ++id) {
       std::string text = path(id);
+      if (const char* const lanes = std::getenv("TERN_SIM_LANES"))
+        text.append(",lanes=").append(lanes);
       text.append(",mac=52:54:00:77:00:0").append(std::to_string(id)).append(properties);
       parts.add(parse_adapter(text)).start();
     }
