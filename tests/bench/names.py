@@ -6,6 +6,7 @@ import collections
 OPERATIONS = {"send": "SEND", "write": "WRITE", "read": "READ", "atomic": "atomic"}
 SIZES = {4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB", 256 << 20: "256 MiB", 1 << 30: "1 GiB"}
 NAMES = {
+    "write-bandwidth-4": "64 KiB WRITEs of four processes",
     "write-rate": "WRITEs of 64 bytes, posted one by one",
     "write-rate-lists": "WRITEs of 64 bytes, lists of 32",
     "bind-invalidate": "windows bound and invalidated", "copy-to-dm": "64 KiB to device memory",
@@ -25,11 +26,11 @@ NAMES = {
 }
 # Names that tell the size already, or have none.
 SIZED = {
-    "write-rate", "write-rate-lists", "bind-invalidate", "copy-to-dm", "copy-from-dm", "fault",
-    "dont-need", "dont-need-on-demand", "first-touch-pinned", "first-touch-on-demand",
-    "write-pinned", "write-on-demand", "tcp-1", "tcp-4", "tcp-plain", "tcp-jumbo",
-    "tcp-plain-jumbo", "udp-packets", "xdp-drop", "mmio-store", "build-wqe", "poll-empty", "device",
-    "qp", "page"
+    "write-bandwidth-4", "write-rate", "write-rate-lists", "bind-invalidate", "copy-to-dm",
+    "copy-from-dm", "fault", "dont-need", "dont-need-on-demand", "first-touch-pinned",
+    "first-touch-on-demand", "write-pinned", "write-on-demand", "tcp-1", "tcp-4", "tcp-plain",
+    "tcp-jumbo", "tcp-plain-jumbo", "udp-packets", "xdp-drop", "mmio-store", "build-wqe",
+    "poll-empty", "device", "qp", "page"
 }
 PATHS = {"loop": "loopback", "across": "across"}
 

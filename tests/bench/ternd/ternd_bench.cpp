@@ -24,24 +24,26 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kLong = 64 * 1024;
 constexpr unsigned kDepth = 32;
 
-// Pairs of adapters, each adapter with a machine and a QP that is connected to its peer's.
+// Pairs of adapters, each adapter with a machine. Each process of a machine has a QP that is
+// connected to its peer's.
 class Pairs {
  public:
-  explicit Pairs(unsigned n) {
+  explicit Pairs(unsigned n, unsigned processes = 1, unsigned lanes = 1) {
     std::string pattern = std::filesystem::temp_directory_path() / "ternd-bench-XXXXXX";
     dir_ = mkdtemp(pattern.data());
     for (unsigned id = 1; id <= 2 * n; ++id) {
       char mac[18];
       std::snprintf(mac, sizeof(mac), "52:54:00:77:00:%02x", id);
       const std::string path = dir_ + "/" + std::to_string(id) + ".sock";
-      adapters_.emplace_back(parse_adapter(path + ",mac=" + mac), fabric_).start();
+      adapters_
+          .emplace_back(parse_adapter(path + ",mac=" + mac + ",lanes=" + std::to_string(lanes)),
+                        fabric_)
+          .start();
       machines_.emplace_back(path, id);
       machines_.back().bring_up();
-      qps_.emplace_back(machines_.back());
     }
-    for (std::size_t i = 0; i < qps_.size(); i += 2) {
-      qps_[i].connect(qps_[i + 1]);
-      qps_[i + 1].connect(qps_[i]);
+    for (unsigned i = 0; i < n; ++i) {
+      for (unsigned p = 0; p < processes; ++p) connect(machines_[2 * i], machines_[2 * i + 1]);
     }
   }
   ~Pairs() {
@@ -60,6 +62,14 @@ class Pairs {
   }
 
  private:
+  void connect(TestMachine& a, TestMachine& b) {
+    for (TestMachine* const m : {&a, &b}) qps_.emplace_back(*m, m->alloc_pd());
+    test::Qp& x = qps_[qps_.size() - 2];
+    test::Qp& y = qps_.back();
+    x.connect(y);
+    y.connect(x);
+  }
+
   std::string dir_;
   Switch fabric_;
   std::deque<Adapter> adapters_;
@@ -67,10 +77,9 @@ class Pairs {
   std::deque<test::Qp> qps_;
 };
 
-// WRITEs of 64 KiB in each pair, with up to kDepth outstanding. One iteration: a WRITE in each
-// pair.
-void BM_Write(benchmark::State& state) {
-  Pairs pairs(static_cast<unsigned>(state.range(0)));
+// WRITEs of 64 KiB in each pair of QPs, with up to kDepth outstanding. One iteration: a WRITE in
+// each pair.
+void write_all(benchmark::State& state, Pairs& pairs) {
   std::uint64_t failed = 0;
   const auto keep_busy = [&](std::size_t i, std::uint64_t target) {
     test::Qp& q = pairs.sender(i);
@@ -96,7 +105,19 @@ void BM_Write(benchmark::State& state) {
   state.SetBytesProcessed(static_cast<std::int64_t>(target * pairs.size() * kLong));
   state.counters["doorbells"] = pairs.doorbells();
 }
+
+void BM_Write(benchmark::State& state) {
+  Pairs pairs(static_cast<unsigned>(state.range(0)));
+  write_all(state, pairs);
+}
 BENCHMARK(BM_Write)->Arg(1)->Arg(2)->Arg(4)->Arg(8)->UseRealTime()->MinTime(2);
+
+// Two adapters with four processes each, by lanes.
+void BM_WriteLanes(benchmark::State& state) {
+  Pairs pairs(1, 4, static_cast<unsigned>(state.range(0)));
+  write_all(state, pairs);
+}
+BENCHMARK(BM_WriteLanes)->Arg(1)->Arg(2)->Arg(4)->UseRealTime()->MinTime(2);
 
 // What one processor copies and checksums, in pieces of a packet's payload: the buffers of
 // BM_Write, and some that no cache holds.

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "clock.h"
@@ -124,49 +127,101 @@ void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_
   report_times(scene, what, kSmall, times, 1);
 }
 
-void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode,
-               const char* what, std::uint32_t size) {
-  if (!scene.wants(what, size)) return;
-  const std::uint32_t depth = std::min(kUnderWay / size, kMostUnderWay);
-  End end(dev, {.part = opcode == IBV_WR_SEND ? Part::kTake : Part::kNothing,
-                .size = size,
-                .buffers = depth});
-  peer.begin(end);
-  std::vector<ibv_sge> sges(depth);
-  std::vector<ibv_send_wr> wrs(depth);
-  for (std::uint32_t i = 0; i < depth; ++i) {
-    wrs[i] = end.request(opcode, i, sges[i]);
-    end.post(wrs[i]);
+// Messages of one QP, as many at a time as its buffers.
+class Flow {
+ public:
+  Flow(const Device& dev, Peer& peer, ibv_wr_opcode opcode, std::uint32_t size)
+      : depth_(std::min(kUnderWay / size, kMostUnderWay)),
+        peer_(peer),
+        end_(dev, {.part = opcode == IBV_WR_SEND ? Part::kTake : Part::kNothing,
+                   .size = size,
+                   .buffers = depth_}),
+        sges_(depth_),
+        wrs_(depth_),
+        under_way_(depth_) {
+    peer_.begin(end_);
+    for (std::uint32_t i = 0; i < depth_; ++i) {
+      wrs_[i] = end_.request(opcode, i, sges_[i]);
+      end_.post(wrs_[i]);
+    }
   }
+  // Takes completions and returns their number. With `more`, posts as many messages again.
+  unsigned step(bool more) {
+    std::array<ibv_wc, 16> wcs;
+    const auto n = static_cast<unsigned>(end_.poll(wcs.data(), static_cast<int>(wcs.size())));
+    for (const ibv_wc& wc : std::span(wcs).first(n)) {
+      if (more) end_.post(wrs_[wc.wr_id]);
+    }
+    if (!more) under_way_ -= n;
+    peer_.step();
+    return n;
+  }
+  [[nodiscard]] std::uint32_t depth() const { return depth_; }
+  [[nodiscard]] bool idle() const { return under_way_ == 0; }
+
+ private:
+  const std::uint32_t depth_;
+  Peer& peer_;
+  End end_;
+  std::vector<ibv_sge> sges_;
+  std::vector<ibv_send_wr> wrs_;
+  std::uint32_t under_way_;
+};
+
+// Returns GB/s of the flows together.
+double run_flows(std::deque<Flow>& flows, const Scene& scene, std::uint32_t size) {
+  // The first round includes the first accesses to memory and code.
+  std::uint64_t left = flows.front().depth() * flows.size();
   std::uint64_t done = 0;
   std::uint64_t begin = 0;
   Watchdog watchdog;
-  std::uint32_t under_way = depth;
-  std::array<ibv_wc, 16> wcs;
   bool more = true;
-  while (under_way > 0) {
-    const int n = end.poll(wcs.data(), static_cast<int>(wcs.size()));
-    for (int i = 0; i < n; ++i) {
-      const auto buffer = wcs.at(static_cast<std::size_t>(i)).wr_id;
-      --under_way;
-      if (more) {
-        end.post(wrs[buffer]);
-        ++under_way;
-      }
-      // The first round includes the first accesses to memory and code.
-      if (++done == depth) begin = ticks();
-    }
-    peer.step();
-    if (n != 0) {
-      watchdog.progress(ticks());
-      more = begin == 0 || seconds_since(begin) < scene.seconds;
-    } else {
+  while (!std::ranges::all_of(flows, &Flow::idle)) {
+    unsigned n = 0;
+    for (Flow& flow : flows) n += flow.step(more);
+    if (n == 0) {
       watchdog.check();
+      continue;
     }
+    watchdog.progress(ticks());
+    if (begin != 0) {
+      done += n;
+    } else if (left -= std::min<std::uint64_t>(left, n); left == 0) {
+      begin = ticks();
+    }
+    more = begin == 0 || seconds_since(begin) < scene.seconds;
   }
   const double took = static_cast<double>(watchdog.last() - begin) * tick_ns() / 1e9;
+  return static_cast<double>(done) * size / took / 1e9;
+}
+
+void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode,
+               const char* what, std::uint32_t size) {
+  if (!scene.wants(what, size)) return;
+  std::deque<Flow> flows;
+  flows.emplace_back(dev, peer, opcode, size);
+  const double speed = run_flows(flows, scene, size);
   peer.finish();
-  report(scene, what, size, static_cast<double>(done - depth) * size / took / 1e9, "GB/s");
+  report(scene, what, size, speed, "GB/s");
+}
+
+// WRITEs in four protection domains, as those of four processes: an adapter with several lanes
+// serves them by several threads.
+void bandwidth_of_four(const Scene& scene, int gid_index) {
+  constexpr const char* kWhat = "write-bandwidth-4";
+  constexpr std::uint32_t kSize = 65536;
+  if (!scene.wants(kWhat, kSize)) return;
+  std::deque<Device> devices;
+  std::vector<std::unique_ptr<Peer>> peers;
+  std::deque<Flow> flows;
+  for (unsigned i = 0; i < 4; ++i) {
+    devices.emplace_back(scene.device, gid_index);
+    peers.push_back(local_peer(devices.back()));
+    flows.emplace_back(devices.back(), *peers.back(), IBV_WR_RDMA_WRITE, kSize);
+  }
+  const double speed = run_flows(flows, scene, kSize);
+  for (const auto& peer : peers) peer->finish();
+  report(scene, kWhat, kSize, speed, "GB/s");
 }
 
 // WRITEs of 64 bytes, posted one by one or as lists; one per list is signaled.
@@ -220,6 +275,7 @@ void measure_messages(const Device& dev, Peer& peer, const Scene& scene) {
     bandwidth(dev, peer, scene, IBV_WR_RDMA_READ, "read-bandwidth", size);
     bandwidth(dev, peer, scene, IBV_WR_SEND, "send-bandwidth", size);
   }
+  if (scene.path == "loop") bandwidth_of_four(scene, dev.gid_index());
   message_rate(dev, peer, scene, false);
   message_rate(dev, peer, scene, true);
 }
