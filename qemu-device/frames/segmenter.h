@@ -33,6 +33,8 @@ class Segmenter {
                                                      const tern_eth_offload& ops);
 
   [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] std::size_t mss() const { return mss_; }
+  [[nodiscard]] const Level& headers() const { return level_; }
   // Payload bytes of segment `i`: [offset, offset + length) of the frame's bytes after the headers.
   struct Piece {
     std::size_t offset;
