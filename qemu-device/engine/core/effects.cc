@@ -17,13 +17,14 @@ std::span<std::byte> Effects::begin_frame(std::size_t max) {
 }
 
 void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc,
-                           std::uint32_t train) {
+                           std::uint32_t train, std::uint16_t mss) {
   frames_.push_back({.offset = used_,
                      .len = static_cast<std::uint32_t>(len),
                      .to_wire = to_wire,
                      .time = time,
                      .icrc = icrc,
-                     .train = train});
+                     .train = train,
+                     .mss = mss});
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
 }
 
@@ -39,6 +40,7 @@ void Effects::hand_over(const WireFrame& frame, std::uint8_t lane, bool inside, 
   std::ranges::copy(frame.bytes, begin_frame(frame.bytes.size()).begin());
   commit_to_lane(frame.bytes.size(), lane, inside, time, frame.train);
   frames_.back().icrc = frame.icrc;
+  frames_.back().mss = frame.mss;
 }
 
 void Effects::append(std::span<const std::byte> frame, const Frame& attributes) {

@@ -26,6 +26,7 @@ class Effects {
     bool received = false;  // came from the wire: captured only
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
+    std::uint16_t mss = 0;
     std::uint8_t lane = kNoLane;  // for this lane of the device, instead of the wire
     bool inside = false;          // with a lane: it was looped back
   };
@@ -33,9 +34,9 @@ class Effects {
 
   // Returns space for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
-  // Makes the first `len` bytes of that space a frame. `icrc` and `train`: as in WireFrame.
+  // Makes the first `len` bytes of that space a frame. The rest: as in WireFrame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent,
-                    std::uint32_t train = 1);
+                    std::uint32_t train = 1, std::uint16_t mss = 0);
   // Makes them a frame without ICRC for another lane.
   void commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, Nanos time,
                       std::uint32_t train);

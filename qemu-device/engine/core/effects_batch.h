@@ -30,10 +30,12 @@ class EffectsBatch {
     Nanos time;
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
+    std::uint16_t mss = 0;
     std::uint8_t lane = Effects::kNoLane;  // Effects::Frame
     bool inside = false;
     [[nodiscard]] WireFrame wire() const {
       WireFrame frame{bytes, icrc, train};
+      frame.mss = mss;
       frame.inside = inside;
       return frame;
     }
@@ -46,8 +48,16 @@ class EffectsBatch {
   [[nodiscard]] std::size_t frames() const { return effects_->frames().size(); }
   [[nodiscard]] Frame frame(std::size_t i) {
     const Effects::Frame& f = effects_->frames()[i];
-    return {this,    effects_->bytes(f), f.to_wire, f.shown, f.time, f.icrc, f.train, f.lane,
-            f.inside};
+    return {.batch = this,
+            .bytes = effects_->bytes(f),
+            .to_wire = f.to_wire,
+            .shown = f.shown,
+            .time = f.time,
+            .icrc = f.icrc,
+            .train = f.train,
+            .mss = f.mss,
+            .lane = f.lane,
+            .inside = f.inside};
   }
   // Bit v of word v / 64: raise vector v.
   [[nodiscard]] const auto& vectors() const { return effects_->vectors(); }

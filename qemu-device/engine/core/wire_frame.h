@@ -12,9 +12,9 @@ namespace tern {
 // Whether a frame has its ICRC, or leaves it to its reader and has 0 in the field.
 enum class Icrc : std::uint8_t { kPresent, kDeferred };
 
-// With Config::unfinished_frames a device sends RoCE frames that its host, or the device that
-// receives them, has to finish where somebody reads them: without ICRC, and several packets of a
-// message as one frame (wire/train.h).
+// With Config::unfinished_frames a device sends frames that its host, or the device that receives
+// them, has to finish where somebody reads them: RoCE frames without ICRC, and trains, several
+// packets of a message (wire/train.h) or TCP segments (frames/tcp_train.h) as one frame.
 struct WireFrame {
   WireFrame() = default;
   template <std::convertible_to<std::span<const std::byte>> Bytes>
@@ -24,6 +24,7 @@ struct WireFrame {
   std::span<const std::byte> bytes;  // from the Ethernet header on, without FCS; empty: no frame
   Icrc icrc = Icrc::kPresent;
   std::uint32_t train = 1;  // packets; more than one: kDeferred
+  std::uint16_t mss = 0;    // of a train of TCP segments
   bool inside = false;      // another lane of the device has looped it back
   [[nodiscard]] bool empty() const { return bytes.empty(); }
   [[nodiscard]] bool finished() const { return icrc == Icrc::kPresent; }

@@ -74,6 +74,7 @@ void Port::accept(DataPath& lane, const WireFrame& from, bool inside) {
   const Claim whose = claim(frame, route, at);
   if (whose != Claim::kAddress && lane.lane != 0)
     return lane.effects->hand_over(from, 0, inside, lane.now());
+  if (from.mss != 0 && whose == Claim::kEthernet && ethernet.receive_train(from)) return;
   if (!from.finished() && (whose != Claim::kAddress || ethernet.sniffs())) [[unlikely]]
     return finish(lane, from, [&](const auto& bytes) { accept(lane, bytes, inside); });
   if (whose == Claim::kEthernet) {

@@ -47,6 +47,15 @@ void Coalesced::start(std::span<const std::byte> frame, const Level& level) {
   mss_ = payload_ = level.end - level.payload;
 }
 
+void Coalesced::start(std::span<const std::byte> train, const Level& level, std::uint32_t segments,
+                      std::uint32_t mss) {
+  start(train, level);
+  flags_ = get8(train, level.l4 + kTcpFlags) & kFinPsh;
+  ended_ = true;
+  segments_ = segments;
+  mss_ = mss;
+}
+
 // Compares all fields but the lengths, the identification and the checksum.
 bool Coalesced::same_network(std::span<const std::byte> frame) const {
   if (ipv4_) {

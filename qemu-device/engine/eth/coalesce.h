@@ -28,6 +28,9 @@ class Coalesced {
 
   // Starts a packet with its first frame, for which may_join() and may_lead() hold.
   void start(std::span<const std::byte> frame, const frames::Level& level);
+  // The same for a train of `segments`, for which may_join() holds: the whole packet.
+  void start(std::span<const std::byte> train, const frames::Level& level, std::uint32_t segments,
+             std::uint32_t mss);
   // Whether this frame, for which may_join() holds, is the next one of the packet: its headers
   // differ only in the fields that segmentation sets.
   [[nodiscard]] bool continues(std::span<const std::byte> frame, const frames::Level& level) const;

@@ -109,6 +109,20 @@ class CoalesceTest : public ::testing::Test {
     return cut(large(f), mss);
   }
 
+  // The segments of a large frame as a train, in which checksums are not set.
+  std::vector<Bytes> pass_train(const Bytes& frame, std::size_t mss) {
+    WireFrame train{frame, Icrc::kDeferred, static_cast<std::uint32_t>(cut(frame, mss).size())};
+    train.mss = static_cast<std::uint16_t>(mss);
+    b.device.receive_more(train);
+    b.device.end_burst();
+    return take();
+  }
+  void expect_train(const SampleFrame& f, const std::vector<std::uint32_t>& counts,
+                    std::size_t mss = 1400) {
+    EXPECT_EQ(pass_train(large(f), mss), frames_of(f, mss));
+    EXPECT_EQ(segments, counts);
+  }
+
   // Passes the frames as one burst. Returns what the packets that arrive are cut into.
   std::vector<Bytes> pass(std::span<const Bytes> burst) {
     for (const Bytes& frame : burst) b.device.receive_more(frame);
@@ -356,6 +370,105 @@ TEST_F(CoalesceTest, Identifications) {
   expect(with({7, 8, 8, 8}, true), {2, 2});
   expect(with({7, 7, 8, 9}, true), {2, 2});
   expect(with({7, 9, 11, 13}, true), {1, 1, 1, 1});
+}
+
+// ---- trains ----
+
+TEST_F(CoalesceTest, ATrainIsOnePacket) {
+  std::uint64_t packets = 0, bytes = 0;
+  for (const bool v4 : {true, false}) {
+    for (const std::size_t options : {0U, 40U}) {
+      for (const std::size_t payload : {1401U, 5000U, 65'000U}) {
+        for (const std::uint8_t flags : {kAck, kPshAck, std::uint8_t{0x59}}) {
+          SampleFrame f = sample(payload, v4);
+          f.tcp_options = options;
+          f.tags.assign(payload % 2, 0x8100);
+          f.flags = flags;
+          const auto frames = frames_of(f);
+          open(kFlags, 64, 4096);
+          expect_train(f, {static_cast<std::uint32_t>(frames.size())});
+          packets += frames.size();
+          for (const Bytes& frame : frames) bytes += std::max(frames::kMinFrame, frame.size());
+        }
+      }
+    }
+  }
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_PACKETS), packets) << "frames count as on the wire";
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_BYTES), bytes);
+  open(kFlags | TERN_ETH_QF_STRIP_VLAN);
+  SampleFrame f = sample();
+  const auto untagged = frames_of(f);
+  f.tags = {0x8100};
+  EXPECT_EQ(pass_train(large(f), 1400), untagged);
+  EXPECT_EQ(segments, std::vector<std::uint32_t>{4});
+  EXPECT_TRUE(last.flags & TERN_CQE_F_VLAN);
+}
+
+TEST_F(CoalesceTest, ATrainThatCannotBeAPacketIsDivided) {
+  const std::vector<std::uint32_t> single(4, 1);
+  SampleFrame f = sample();
+  f.options = 4;
+  expect_train(f, single);
+  f = sample();
+  f.tags = {0x88a8, 0x8100};
+  expect_train(f, single);
+  f = sample(5000, false);
+  f.extensions = {60};
+  expect_train(f, single);
+  f = sample();
+  f.flags = 0x90;  // CWR, which only the first segment has
+  expect_train(f, {1, 3});
+  open(TERN_ETH_QF_SCATTER);
+  expect_train(sample(), single);
+  // 18 buffers hold 27000 bytes.
+  open(kFlags, 64, 1500);
+  expect_train(sample(28'000), {19, 1});
+  // Somebody sees the frames.
+  open(kFlags);
+  b.device.set_capture(true);
+  expect_train(sample(), {4});
+}
+
+TEST_F(CoalesceTest, ATrainFollowsAnOpenPacket) {
+  const auto frames = frames_of(sample());
+  SampleFrame next = sample(4200);
+  next.sequence += 5000;
+  b.device.receive_more(frames[0]);
+  b.device.receive_more(frames[1]);
+  const auto got = pass_train(large(next), 1400);
+  EXPECT_EQ(segments, (std::vector<std::uint32_t>{2, 3}));
+  ASSERT_EQ(got.size(), 5U);
+  EXPECT_EQ(got[1], frames[1]);
+  EXPECT_EQ(got[2], frames_of(next)[0]);
+}
+
+TEST_F(CoalesceTest, ATrainWithoutBuffersLosesFrames) {
+  open(kFlags, 2);
+  const auto got = pass_train(large(sample()), 1400);
+  const auto frames = frames_of(sample());
+  EXPECT_EQ(got, std::vector<Bytes>(frames.begin(), frames.begin() + 2));
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_NO_BUFFER), 2U);
+}
+
+TEST_F(CoalesceTest, ATrainToSomebodyElseIsFiltered) {
+  Bytes frame = large(sample());
+  frame[5] ^= std::byte{1};
+  EXPECT_TRUE(pass_train(frame, 1400).empty());
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_FILTERED), 4U);
+}
+
+TEST_F(CoalesceTest, ATrainToAnUnreachableBufferFails) {
+  open(kFlags, 0);
+  queue->put(0xdead0000, 8192, 0);
+  queue->publish();
+  WireFrame train{large(sample()), Icrc::kDeferred, 4};
+  const Bytes frame = large(sample());
+  train.bytes = frame;
+  train.mss = 1400;
+  b.device.receive_more(train);
+  const auto all = cq.poll_all();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].status, TERN_CQE_LOC_PROT_ERR);
 }
 
 // ---- buffers ----

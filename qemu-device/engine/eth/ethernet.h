@@ -75,6 +75,9 @@ class Ethernet {
   // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the
   // outcome. A queue that coalesces may complete it as late as end_burst().
   void receive(std::span<const std::byte> frame);
+  // Stores a train of TCP segments as a coalesced packet. Returns false if the caller must divide
+  // it.
+  [[nodiscard]] bool receive_train(const WireFrame& train);
   // Completes the packets to which frames may be added.
   void end_burst() {
     while (EthQueue* const q = opened_.front()) close(*q);
@@ -124,10 +127,11 @@ class Ethernet {
   std::uint32_t begin_large(EthQueue& q, const TxDescriptors& frame,
                             const tern_eth_offload& offload);
   std::uint32_t send_segment(EthQueue& q);
+  std::uint32_t send_train(EthQueue& q);
   [[nodiscard]] bool gather(const TxDescriptors& frame, std::size_t offset,
                             std::span<std::byte> to);
   void sent(EthQueue& q, std::uint8_t status);
-  void count_sent(std::span<const std::byte> frame, std::size_t bytes);
+  void count_sent(std::span<const std::byte> frame, std::size_t bytes, std::uint32_t number);
   [[nodiscard]] bool loop_back(std::span<const std::byte> frame, const Sender& sender);
 
   // Receiving: ethernet_rx.cc.
@@ -139,8 +143,11 @@ class Ethernet {
   void give(const eth::Target& target, RxFrame& frame, const Sender* sender);
   void give_to_group(const Group& group, RxFrame& frame, const Sender* sender);
   void give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sender);
+  [[nodiscard]] static std::uint32_t entry_of(const Group& group, RxFrame& frame);
+  [[nodiscard]] EthQueue* queue_for_train(RxFrame& frame) const;
   void examine(RxFrame& frame);
   void count_received(RxFrame& frame);
+  void count_received(std::span<const std::byte> frame, std::size_t bytes, std::uint32_t number);
   [[nodiscard]] bool find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers);
   [[nodiscard]] bool write(RxBuffers& buffers, std::span<const std::byte> bytes);
   [[nodiscard]] bool place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& cqe);

@@ -9,6 +9,7 @@
 #include "eth/rx_frame.h"
 #include "eth/size_class.h"
 #include "frames/ethernet.h"
+#include "frames/tcp_train.h"
 #include "objects/context.h"
 
 namespace tern {
@@ -136,13 +137,18 @@ void Ethernet::give(const eth::Target& target, RxFrame& frame, const Sender* sen
   }
 }
 
-void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* sender) {
+// Sets the frame's hash, and returns the group's entry for it.
+std::uint32_t Ethernet::entry_of(const Group& group, RxFrame& frame) {
   const bool inner = (group.cmd.func & TERN_RSS_F_INNER) != 0 &&
                      (frame.headers.outer.layers & TERN_LAYER_VXLAN) != 0;
   const std::uint8_t func = group.cmd.func & static_cast<std::uint8_t>(~TERN_RSS_F_INNER);
   frame.hash = eth::rss_hash(inner ? frame.headers.inner : frame.headers.outer, func,
                              group.cmd.fields, group.toeplitz);
-  const std::uint32_t entry = frame.hash.value & ((1U << group.cmd.log_entries) - 1);
+  return frame.hash.value & ((1U << group.cmd.log_entries) - 1);
+}
+
+void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* sender) {
+  const std::uint32_t entry = entry_of(group, frame);
   if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
     store(*group.queues[entry], frame);
   } else {
@@ -171,14 +177,20 @@ void Ethernet::examine(RxFrame& frame) {
 void Ethernet::count_received(RxFrame& frame) {
   if (frame.kept) return;
   frame.kept = true;
+  count_received(frame.bytes, frame.bytes.size(), 1);
+}
+
+// Counts frames of `bytes` bytes to the destination of `frame`.
+void Ethernet::count_received(std::span<const std::byte> frame, std::size_t bytes,
+                              std::uint32_t number) {
   Counters& counters = context_.counters;
-  counters.add_eth(TERN_ETH_CNT_RX_PACKETS);
-  counters.add_eth(TERN_ETH_CNT_RX_BYTES, frame.bytes.size());
-  counters.add_eth(TERN_ETH_CNT_RX_SIZES + size_class(frame.bytes.size()));
-  const Mac dst = frames::destination(frame.bytes);
+  counters.add_eth(TERN_ETH_CNT_RX_PACKETS, number);
+  counters.add_eth(TERN_ETH_CNT_RX_BYTES, bytes * number);
+  counters.add_eth(TERN_ETH_CNT_RX_SIZES + size_class(bytes), number);
+  const Mac dst = frames::destination(frame);
   if (frames::is_group(dst))
-    counters.add_eth(dst == frames::kBroadcast ? TERN_ETH_CNT_RX_BROADCAST
-                                               : TERN_ETH_CNT_RX_MULTICAST);
+    counters.add_eth(
+        dst == frames::kBroadcast ? TERN_ETH_CNT_RX_BROADCAST : TERN_ETH_CNT_RX_MULTICAST, number);
 }
 
 // ---- receive queues ----
@@ -256,6 +268,63 @@ void Ethernet::store(EthQueue& q, RxFrame& frame) {
   RxBuffers buffers;
   tern_cqe cqe{};
   if (place(q, frame, buffers, cqe)) complete(q, q.ci - 1, cqe);
+}
+
+// ---- trains ----
+
+// The receive queue of a train without flows; null if a raw QP gets its frames.
+EthQueue* Ethernet::queue_for_train(RxFrame& frame) const {
+  switch (default_.dest) {
+    case TERN_DEST_NONE:
+      return first_rx_;
+    case TERN_DEST_ETH_QUEUE:
+      return queues_.find(default_.id);
+    case TERN_DEST_RSS: {
+      const Group* const group = groups_.find(default_.id);
+      if (group == nullptr || group->cmd.kind != TERN_DEST_ETH_QUEUE) return nullptr;
+      return group->queues[entry_of(*group, frame)];
+    }
+    default:
+      return nullptr;
+  }
+}
+
+// The queue gets the packet that it would have coalesced from the segments.
+bool Ethernet::receive_train(const WireFrame& train) {
+  const std::span<const std::byte> frame = train.bytes;
+  if (steering.flows() != 0 || sniffs() || !wanted(frame)) return false;
+  const frames::Headers headers = frames::parse(frame);
+  const frames::Level& level = headers.outer;
+  RxFrame rx{.bytes = frame, .headers = headers};
+  EthQueue* const q = queue_for_train(rx);
+  if (q == nullptr || q->broken || q->open == nullptr || q->flag(TERN_ETH_QF_KEEP_FCS) ||
+      level.payload + train.mss > most_bytes() || !eth::Coalesced::may_join(frame, level))
+    return false;
+  if (q->opened.linked()) close(*q);
+  const auto segments = frames::TcpTrain::parse(frame, train.train, train.mss);
+  RxOpen& open = *q->open;
+  open.buffers.clear();
+  open.cqe = {};
+  const bool strip = q->flag(TERN_ETH_QF_STRIP_VLAN);
+  const StoredFrame stored(rx, strip, false);
+  if (q->broken || !segments || !extend(*q, open.buffers, stored.size())) return false;
+  context_.charge_sender(segments->bytes() + std::uint64_t{train.train} * kFrameCost);
+  rx.examined = true;
+  rx.checked = {.l3_ok = true, .l4_ok = true};
+  rx.describe(open.cqe, strip);
+  open.size = static_cast<std::uint32_t>(stored.size());
+  open.packet.start(frame, level, train.train, train.mss);
+  q->ci += open.buffers.count;
+  if (std::ranges::all_of(stored.pieces(), [&](auto piece) { return write(open.buffers, piece); }))
+      [[likely]] {
+    count_received(frame, segments->bytes(0), train.train - 1);
+    count_received(frame, segments->bytes(train.train - 1), 1);
+  } else {
+    context_.counters.add(TERN_CNT_DMA_ERRORS);
+    open.cqe.status = TERN_CQE_LOC_PROT_ERR;
+  }
+  close(*q);
+  return true;
 }
 
 // ---- coalescing ----

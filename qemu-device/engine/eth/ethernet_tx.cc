@@ -2,6 +2,8 @@
 // The Ethernet function: transmit queues.
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "eth/addresses.h"
 #include "eth/ethernet.h"
@@ -198,7 +200,30 @@ std::uint32_t Ethernet::begin_large(EthQueue& q, const TxDescriptors& frame,
   large.descriptors = frame;
   large.next = 0;
   context_.counters.add_eth(TERN_ETH_CNT_TX_SEGMENTED);
-  return send_segment(q);
+  const bool whole = context_.sends_tcp_trains() && claims_.empty();
+  return whole && large.segments->train_bytes() != 0 ? send_train(q) : send_segment(q);
+}
+
+// Sends all segments of a large frame as one frame.
+std::uint32_t Ethernet::send_train(EthQueue& q) {
+  TxLarge& large = *q.large;
+  const eth::Outgoing segments = *std::exchange(large.segments, std::nullopt);
+  const std::size_t bytes = segments.train_bytes();
+  const auto room = context_.effects->begin_frame(bytes).first(bytes);
+  const auto at = room.subspan(segments.start());
+  std::memcpy(at.data(), large.headers.data(), segments.headers());
+  if (!gather(large.descriptors, segments.headers(), at.subspan(segments.headers()))) {
+    sent(q, TERN_CQE_LOC_PROT_ERR);
+    return cost_of(bytes);
+  }
+  segments.finish_train(room);
+  const auto last = static_cast<std::uint32_t>(segments.count() - 1);
+  count_sent(room, segments.bytes(0), last);
+  count_sent(room, segments.bytes(last), 1);
+  context_.effects->commit_frame(bytes, true, context_.host.now(), Icrc::kDeferred, last + 1,
+                                 static_cast<std::uint16_t>(segments.mss()));
+  sent(q, TERN_CQE_SUCCESS);
+  return cost_of(bytes);
 }
 
 // Sends the next segment of a large frame. The payload goes from the posted buffers directly to the
@@ -252,22 +277,24 @@ void Ethernet::emit(std::span<std::byte> room, std::size_t bytes, const Sender& 
   const std::size_t len = std::max(bytes, frames::kMinFrame);
   std::ranges::fill(room.subspan(bytes, len - bytes), std::byte{0});
   const auto frame = room.first(len);
-  count_sent(frame, bytes);
+  count_sent(frame, bytes, 1);
   bool to_wire = true;
   if (sender.qpn != 0 || !claims_.empty()) [[unlikely]]
     to_wire = loop_back(frame, sender);
   if (to_wire || capture) context_.effects->commit_frame(len, to_wire, context_.host.now());
 }
 
-void Ethernet::count_sent(std::span<const std::byte> frame, std::size_t bytes) {
+// Counts frames of `bytes` bytes, without padding, to the destination of `frame`.
+void Ethernet::count_sent(std::span<const std::byte> frame, std::size_t bytes,
+                          std::uint32_t number) {
   Counters& counters = context_.counters;
-  counters.add_eth(TERN_ETH_CNT_TX_PACKETS);
-  counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes);
-  counters.add_eth(TERN_ETH_CNT_TX_SIZES + size_class(frame.size()));
+  counters.add_eth(TERN_ETH_CNT_TX_PACKETS, number);
+  counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes * number);
+  counters.add_eth(TERN_ETH_CNT_TX_SIZES + size_class(std::max(bytes, frames::kMinFrame)), number);
   const Mac dst = frames::destination(frame);
   if (frames::is_group(dst))
-    counters.add_eth(dst == frames::kBroadcast ? TERN_ETH_CNT_TX_BROADCAST
-                                               : TERN_ETH_CNT_TX_MULTICAST);
+    counters.add_eth(
+        dst == frames::kBroadcast ? TERN_ETH_CNT_TX_BROADCAST : TERN_ETH_CNT_TX_MULTICAST, number);
 }
 
 }  // namespace tern

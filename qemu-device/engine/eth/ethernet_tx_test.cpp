@@ -154,6 +154,60 @@ TEST_F(EthernetTxTest, CutsLargeFrames) {
 }
 
 // A large frame takes several turns; another queue's frames go in between.
+// A device whose host takes unfinished frames sends the same segments, TCP's as one frame.
+TEST_F(EthernetTxTest, SendsTrains) {
+  TestNode c(sim, {.unfinished_frames = true});
+  TestEthQueue train(c, TERN_ETH_QUEUE_TX, c.create_cq(12), 8);
+  for (const bool ipv6 : {false, true}) {
+    for (const bool udp : {false, true}) {
+      for (const bool tag : {false, true}) {
+        for (const std::size_t payload : {1400U, 1401U, 30000U, 65536U}) {
+          for (const bool whole : {false, true}) {
+            sim.whole_trains = whole;
+            FrameSpec s = spec(payload);
+            s.ipv6 = ipv6;
+            s.udp = udp;
+            s.payload = std::min(payload, TERN_ETH_MAX_TSO - s.headers());
+            s.tcp_flags = 0xd9;  // CWR, ECE, ACK, PSH, FIN
+            tern_eth_offload offload = tso(s, 1400);
+            if (tag) offload.ops |= TERN_ETH_OP_VLAN;
+            offload.vlan = 0x6005;
+            tx.send(offload, make_frame(s));
+            EXPECT_EQ(status(), TERN_CQE_SUCCESS);
+            const auto expected = frames();
+            const std::uint64_t before = sim.stats.trains;
+            train.send(offload, make_frame(s));
+            EXPECT_EQ(frames(), expected);
+            EXPECT_EQ(train.cq().poll_all().size(), 1U);
+            EXPECT_EQ(sim.stats.trains - before, !udp && payload > 1400 ? 1U : 0U);
+            for (std::size_t i = 0; i < 2 * expected.size(); ++i) rx.post_buffer(4300);
+          }
+        }
+      }
+    }
+  }
+  for (unsigned n = 0; n < TERN_ETH_CNT_NUM; ++n)
+    EXPECT_EQ(c.eth_counter(n), a.eth_counter(n)) << n;
+}
+
+TEST_F(EthernetTxTest, TrainsOutOfReachEndTheFrame) {
+  TestNode c(sim, {.unfinished_frames = true});
+  TestEthQueue train(c, TERN_ETH_QUEUE_TX, c.create_cq(12), 8);
+  const FrameSpec s = spec(9000);
+  const Bytes frame = make_frame(s);
+  train.put_offload(tso(s, 1400));
+  const std::uint64_t at = c.alloc(4000, 64);
+  std::ranges::copy(std::span(frame).first(4000), c.at(at, 4000));
+  train.put(at, 4000, 0);
+  train.put(0xdead0000, static_cast<std::uint32_t>(frame.size() - 4000), TERN_ETH_F_EOP);
+  train.publish();
+  train.kick();
+  EXPECT_TRUE(frames().empty());
+  const auto all = train.cq().poll_all();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].status, TERN_CQE_LOC_PROT_ERR);
+}
+
 TEST_F(EthernetTxTest, LargeFramesShareTheWire) {
   TestEthQueue other(a, TERN_ETH_QUEUE_TX, a.create_cq());
   ASSERT_EQ(other.created(), TERN_ST_OK);

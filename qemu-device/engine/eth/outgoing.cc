@@ -5,6 +5,7 @@
 
 #include "frames/bytes.h"
 #include "frames/checksum.h"
+#include "frames/tcp_train.h"
 
 namespace tern::eth {
 
@@ -68,12 +69,26 @@ bool Outgoing::finish(std::size_t i, std::span<std::byte> room) const {
   } else if (ops_ & TERN_ETH_OP_IP_CSUM) {
     frames::fill_checksums(frame, frames::parse(frame).outer);
   }
-  if (tags()) {
-    std::memmove(room.data(), frame.data(), frames::kAddresses);
-    frames::put16(room, frames::kAddresses, frames::kVlanType);
-    frames::put16(room, frames::kAddresses + 2, vlan_);
-  }
+  insert_tag(room);
   return true;
+}
+
+void Outgoing::insert_tag(std::span<std::byte> room) const {
+  if (!tags()) return;
+  std::memmove(room.data(), room.data() + frames::kTag, frames::kAddresses);
+  frames::put16(room, frames::kAddresses, frames::kVlanType);
+  frames::put16(room, frames::kAddresses + 2, vlan_);
+}
+
+std::size_t Outgoing::train_bytes() const {
+  // A coalesced packet can have no larger segments.
+  const bool fits = segmenter_->mss() <= (TERN_ETH_COALESCED_MSS_MASK >> 16);
+  return segmenter_->headers().tcp() && count() > 1 && fits ? start() + length_ : 0;
+}
+
+void Outgoing::finish_train(std::span<std::byte> room) const {
+  frames::TcpTrain::set_lengths(room.subspan(start()), segmenter_->headers());
+  insert_tag(room);
 }
 
 }  // namespace tern::eth

@@ -46,12 +46,18 @@ class Outgoing {
   [[nodiscard]] std::size_t bytes(std::size_t i) const {
     return start() + headers_ + piece(i).length;
   }
+  // Of a frame to segment: bytes of a train of all segments, 0 if they cannot be one.
+  // finish_train() completes it, gathered in `room` from start() on, and returns the frame.
+  [[nodiscard]] std::size_t train_bytes() const;
+  void finish_train(std::span<std::byte> room) const;
+  [[nodiscard]] std::size_t mss() const { return segmenter_->mss(); }
   // Completes frame `i`, gathered in `room`, which has bytes(i) bytes. Returns false if its
   // checksum does not lie in the frame.
   [[nodiscard]] bool finish(std::size_t i, std::span<std::byte> room) const;
 
  private:
   Outgoing(const tern_eth_offload& offload, std::uint64_t length);
+  void insert_tag(std::span<std::byte> room) const;
   [[nodiscard]] bool tags() const { return (ops_ & TERN_ETH_OP_VLAN) != 0; }
 
   std::uint16_t ops_;

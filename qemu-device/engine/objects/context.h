@@ -90,6 +90,8 @@ class Context {
   // Limit of packets in a train on this route, at least 1. A train is indistinguishable from single
   // packets: nobody sees them between here and the QP, or whoever does divides it (wire/train.h).
   [[nodiscard]] std::uint32_t max_train(const Route& route, std::uint32_t mtu) const;
+  // Whether TCP segments may be sent as one frame.
+  [[nodiscard]] bool sends_tcp_trains() const { return trains_ && device.config.unfinished_frames; }
   // Addresses::resolve() and Addresses::path_mtu().
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                              Qpn dst) const;

@@ -74,6 +74,7 @@ bool SimNode::run_lane(unsigned number, std::size_t frames) {
     const LaneFrame frame = std::move(box.front());
     box.pop_front();
     WireFrame wire{frame.bytes, frame.icrc, frame.train};
+    wire.mss = frame.mss;
     wire.inside = frame.inside;
     device.receive_more(lane, wire);
   }
@@ -119,11 +120,13 @@ void SimNode::collect(DataPath& lane) {
       sim.pcap_->frame(sim.now(), bytes);
     }
     if (f.lane != Effects::kNoLane) {
-      mailboxes_.at(f.lane).push_back({{bytes.begin(), bytes.end()}, f.icrc, f.train, f.inside});
+      mailboxes_.at(f.lane).push_back(
+          {{bytes.begin(), bytes.end()}, f.icrc, f.train, f.mss, f.inside});
       busy_ = true;
     } else if (f.to_wire) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
-      const WireFrame frame{bytes, f.icrc, f.train};
+      WireFrame frame{bytes, f.icrc, f.train};
+      frame.mss = f.mss;
       sim.stats.trains += f.train > 1;
       f.train > 1 && !sim.whole_trains ? sim.send_packets(*this, frame) : sim.send(*this, frame);
     }
@@ -170,16 +173,12 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
   if (tracing) trace_.push_back({now_, kind, node, value});
 }
 
-// Sends the packets of a train as frames without ICRC.
+// Sends the packets of a train, those of RoCE as frames without ICRC.
 void Sim::send_packets(SimNode& from, const WireFrame& made) {
-  const auto train = Train::parse(made.bytes, made.train);
-  ASSERT_TRUE(train);
-  std::vector<std::byte> frame;
-  for (std::uint32_t i = 0; i < train->packets(); ++i) {
-    frame.resize(train->bytes(i));
-    train->write(i, frame);
-    send(from, {frame, Icrc::kDeferred});
-  }
+  std::vector<std::byte> storage(made.bytes.size());
+  const Icrc icrc = made.mss == 0 ? Icrc::kDeferred : Icrc::kPresent;
+  ASSERT_TRUE(
+      finish(made, storage, [&](std::span<const std::byte> frame) { send(from, {frame, icrc}); }));
 }
 
 void Sim::send(SimNode& from, const WireFrame& made) {
@@ -205,13 +204,13 @@ void Sim::send(SimNode& from, const WireFrame& made) {
   Nanos when = from.tx_free_ + wire.latency;
   if (chance(wire.duplicate)) {
     ++stats.duplicated;
-    fly(from, bytes, when, icrc, made.train);
+    fly(from, bytes, when, icrc, made.train, made.mss);
   }
   if (chance(wire.reorder)) {
     ++stats.reordered;
     when += wire.reorder_by;
   }
-  fly(from, std::move(bytes), when, icrc, made.train);
+  fly(from, std::move(bytes), when, icrc, made.train, made.mss);
 }
 
 void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
@@ -221,8 +220,8 @@ void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
 }
 
 void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
-              std::uint32_t train) {
-  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, train, false});
+              std::uint32_t train, std::uint16_t mss) {
+  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, train, mss, false});
 }
 
 // Returns whether the frame is in the queue now, or lost.
@@ -231,7 +230,7 @@ bool Sim::enter_queue(const InFlight& f, unsigned to) {
   if (when == kNever) {
     ++stats.lost;
   } else if (when > now_) {
-    flying_.push({when, order_++, f.from, f.bytes, f.icrc, f.train, true});
+    flying_.push({when, order_++, f.from, f.bytes, f.icrc, f.train, f.mss, true});
   } else {
     return false;
   }
@@ -266,7 +265,9 @@ void Sim::deliver(const InFlight& f) {
     if (f.train == 1 && f.icrc == Icrc::kDeferred) {
       n->receive({without_icrc(*f.bytes), f.icrc});
     } else {
-      n->receive({*f.bytes, f.icrc, f.train});
+      WireFrame frame{*f.bytes, f.icrc, f.train};
+      frame.mss = f.mss;
+      n->receive(frame);
     }
     n->wake();
     if (tap) tap(*n, *f.bytes, true);

@@ -68,6 +68,7 @@ class SimNode {
     std::vector<std::byte> bytes;
     Icrc icrc;
     std::uint32_t train;
+    std::uint16_t mss;
     bool inside;
   };
   bool run_once();
@@ -172,6 +173,7 @@ class Sim {
     std::shared_ptr<std::vector<std::byte>> bytes;  // with the ICRC, unless it is a train
     Icrc icrc = Icrc::kPresent;                     // as the receiver gets it
     std::uint32_t train = 1;
+    std::uint16_t mss = 0;
     bool queued = false;  // behind the queue already
     bool operator>(const InFlight& o) const {
       return time != o.time ? time > o.time : order > o.order;
@@ -183,7 +185,7 @@ class Sim {
   void send(SimNode& from, const WireFrame& made);
   void send_packets(SimNode& from, const WireFrame& made);
   void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
-           std::uint32_t train = 1);
+           std::uint32_t train = 1, std::uint16_t mss = 0);
   void deliver(const InFlight& f);
   bool enter_queue(const InFlight& f, unsigned to);
   void record(TraceEntry::Kind kind, unsigned node, std::uint64_t value);

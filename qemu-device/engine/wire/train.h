@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "frames/tcp_train.h"
 #include "wire/codec.h"
 #include "wire/packet.h"
 
@@ -58,6 +59,14 @@ class Train {
 // not as many packets as it says.
 template <class Use>
 [[nodiscard]] bool finish(const WireFrame& frame, std::span<std::byte> storage, Use use) {
+  const auto divide = [&](const auto& train) {
+    for (std::uint32_t i = 0; train && i < train->packets(); ++i) {
+      const auto packet = storage.first(train->bytes(i));
+      train->write(i, packet);
+      use(packet);
+    }
+    return train.has_value();
+  };
   if (frame.train == 1) {
     const auto copy = storage.first(frame.bytes.size());
     std::ranges::copy(frame.bytes, copy.begin());
@@ -65,13 +74,8 @@ template <class Use>
     use(copy);
     return true;
   }
-  const auto train = Train::parse(frame.bytes, frame.train);
-  for (std::uint32_t i = 0; train && i < train->packets(); ++i) {
-    const auto packet = storage.first(train->bytes(i));
-    train->write(i, packet);
-    use(packet);
-  }
-  return train.has_value();
+  if (frame.mss != 0) return divide(frames::TcpTrain::parse(frame.bytes, frame.train, frame.mss));
+  return divide(Train::parse(frame.bytes, frame.train));
 }
 
 }  // namespace tern
