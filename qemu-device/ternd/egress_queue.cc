@@ -134,7 +134,7 @@ bool EgressQueue::put_reference(const WireFrame& frame, std::size_t bytes, std::
   const Header header{static_cast<std::uint32_t>(frame.bytes.size()),
                       static_cast<std::uint32_t>(kSize) | kReference | flags, time};
   const Reference reference{frame.bytes.data(), &batch, static_cast<std::uint32_t>(bytes),
-                            frame.train};
+                            frame.train, frame.mss};
   std::memcpy(record, &header, sizeof(header));
   std::memcpy(record + sizeof(header), &reference, sizeof(reference));
   publish_record(in, frame.bytes.size(), kSize);
@@ -216,6 +216,7 @@ EgressQueue::Waiting EgressQueue::front() {
     data = reference.data;
     first.bytes = reference.bytes;
     first.frame.train = reference.train;
+    first.frame.mss = reference.mss;
   }
   first.frame.bytes = {data, header.len};
   first.frame.icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;

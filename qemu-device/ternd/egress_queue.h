@@ -90,6 +90,7 @@ class EgressQueue {
     EffectsBatch* batch;
     std::uint32_t bytes;  // Waiting::bytes
     std::uint32_t train;
+    std::uint16_t mss;
   };
   static constexpr std::uint32_t kFiller = UINT32_MAX;
   // Flags. Sizes are multiples of kAlign.

@@ -316,12 +316,27 @@ Port::Sent Port::send_one(Passing passing) {
   return switch_.send(*this, passing) == Outcome::kBlocked ? Sent::kBlocked : Sent::kTaken;
 }
 
+namespace {
+
+// Writes a packet of a train to `out` and returns it as a frame.
+WireFrame packet_of(const Train& train, std::uint32_t i, std::span<std::byte> out) {
+  train.write(i, out, Icrc::kDeferred);
+  return {out, Icrc::kDeferred};
+}
+
+WireFrame packet_of(const frames::TcpTrain& train, std::uint32_t i, std::span<std::byte> out) {
+  train.write(i, out);
+  return {out};
+}
+
+}  // namespace
+
 // Sends a train, or its packets one by one if its destination does not take it. If a packet is
 // blocked, the next call goes on with it.
-Port::Sent Port::send_train(Passing passing) {
+template <class T>
+Port::Sent Port::divide(Passing passing, const std::optional<T>& train) {
   const WireFrame frame = passing.frame;
   const std::uint64_t now = passing.time;
-  const auto train = Train::parse(frame.bytes, frame.train);
   if (!train) {
     count(in_discards_, frame.train);
     return Sent::kTaken;
@@ -338,15 +353,22 @@ Port::Sent Port::send_train(Passing passing) {
   }
   for (; divided_.next < train->packets(); ++divided_.next) {
     const auto packet = std::span(divided_.packet).first(train->bytes(divided_.next));
-    train->write(divided_.next, packet, Icrc::kDeferred);
-    Passing one{
-        .frame = {packet, Icrc::kDeferred}, .batch = nullptr, .time = now, .bytes = packet.size()};
+    Passing one{.frame = packet_of(*train, divided_.next, packet),
+                .batch = nullptr,
+                .time = now,
+                .bytes = packet.size()};
     one.frame.inside = frame.inside;
     one.lane = passing.lane;
     if (send_one(one) == Sent::kBlocked) return Sent::kBlocked;
   }
   divided_.frame = nullptr;
   return Sent::kTaken;
+}
+
+Port::Sent Port::send_train(const Passing& passing) {
+  const auto& [bytes, icrc, train, mss, inside] = passing.frame;
+  return mss != 0 ? divide(passing, frames::TcpTrain::parse(bytes, train, mss))
+                  : divide(passing, Train::parse(bytes, train));
 }
 
 void Port::wake_receivers() {

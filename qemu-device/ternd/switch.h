@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -164,7 +165,9 @@ class Port {
     return passing.frame.train > 1 ? send_train(passing) : send_one(passing);
   }
   Sent send_one(Passing passing);
-  Sent send_train(Passing passing);
+  Sent send_train(const Passing& passing);
+  template <class T>
+  Sent divide(Passing passing, const std::optional<T>& train);
   [[nodiscard]] bool takes_whole(const Passing& passing, const FrameChange& change) const;
   Outcome offer(Port& from, const Passing& passing);
   Outcome offer_lane(Port& from, const Passing& passing);

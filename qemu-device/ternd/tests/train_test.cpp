@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "frames.h"
+#include "frames/sample_frames.h"
+#include "frames/tcp_train.h"
 #include "switch.h"
 #include "wire/train.h"
 
@@ -224,6 +226,61 @@ TEST_F(TrainTest, ItsPacketsCountAsDiscarded) {
   EXPECT_EQ(send(), Port::Sent::kTaken);
   to().discard();
   EXPECT_EQ(to().counters().out_discards, kPackets);
+}
+
+// A train of TCP segments, to the same station.
+struct TcpTrainTest : TrainTest {
+  static constexpr std::uint32_t kSegments = 5;
+  static constexpr std::uint16_t kMss = 1400;
+  TcpTrainTest() {
+    frames::SampleFrame sample;
+    sample.payload = (kSegments - 1) * kMss + 7;
+    tcp = sample.make();
+    std::ranges::copy(std::span(bytes).first(frames::kAddresses), tcp.begin());
+    const auto train = *frames::TcpTrain::parse(tcp, kSegments, kMss);
+    for (std::uint32_t i = 0; i < kSegments; ++i) {
+      segments.emplace_back(train.bytes(i));
+      train.write(i, segments.back());
+    }
+    batch = engine.make(tcp);
+  }
+  ~TcpTrainTest() override { engine.free(batch); }
+  Port::Sent send() {
+    WireFrame train{batch.bytes, Icrc::kDeferred, kSegments};
+    train.mss = kMss;
+    return from().send(train, now, batch.batch);
+  }
+  Bytes tcp;
+  std::vector<Bytes> segments;
+  EffectsBatch::Frame batch;
+};
+
+TEST_F(TcpTrainTest, PassesWholeBetweenGuests) {
+  add();
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  const WireFrame front = to().front(now, nullptr);
+  EXPECT_EQ(front.train, kSegments);
+  EXPECT_EQ(front.mss, kMss);
+  EXPECT_FALSE(front.finished());
+  EXPECT_EQ(front.bytes.data(), batch.bytes.data()) << "not copied";
+  to().pop();
+  EXPECT_EQ(from().counters().in_frames, kSegments);
+  EXPECT_EQ(to().counters().out_frames, kSegments);
+}
+
+TEST_F(TcpTrainTest, OthersGetSegments) {
+  for (const PortPolicy& policy :
+       {PortPolicy{.rate = 100'000'000'000}, PortPolicy{.drop = true}, PortPolicy{.loss = 1e-12}}) {
+    add(Port::Kind::kGuest, policy);
+    EXPECT_EQ(send(), Port::Sent::kTaken);
+    now += 1'000'000;
+    EXPECT_THAT(take(), testing::ElementsAreArray(segments));
+    Switch::remove(to());
+    Switch::remove(from());
+  }
+  add(Port::Kind::kUplink);
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  EXPECT_THAT(take(), testing::ElementsAreArray(segments));
 }
 
 }  // namespace
