@@ -63,6 +63,7 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
 void Device::doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value) {
   if (&lane == &datapath) return ring_own(offset, value);
   lane.time_passes();
+  if (!registry.status.enabled()) return;
   // Lane 0 finds out whether there is such a page.
   if (!ring(lane, admin_->uar_of(offset), value) &&
       field_get(TERN_DB_CMD_MASK, value) != TERN_DB_CMD_PAGE)
@@ -73,7 +74,9 @@ std::uint32_t Device::doorbell_lanes(std::uint64_t offset, std::uint32_t value) 
   constexpr std::uint32_t kHome = 1;
   const auto bit = [](const Context& lane) { return std::uint32_t{1} << lane.lane; };
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
-  if (lanes() == 1 || in_page != TERN_UAR_DB) return kHome;
+  if (lanes() == 1 || in_page != TERN_UAR_DB ||
+      registry.dm_ops.find(admin_->uar_of(offset)) != nullptr)
+    return kHome;
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
     case TERN_DB_CMD_PAGE:

@@ -372,6 +372,26 @@ TEST_P(Lanes, DoorbellOfAllQueues) {
   EXPECT_EQ(y.wait_send().status, TERN_CQE_SUCCESS);
 }
 
+// A store to an operation page may look like a doorbell of a queue in any lane.
+TEST_P(Lanes, OperationPagesHaveNoDoorbells) {
+  TestQp& x = p.qp();
+  EXPECT_NE(lane_of(x), 0U);
+  const TestDm dm = a.alloc_dm(4096);
+  tern_rsp_object rsp{};
+  EXPECT_EQ(
+      a.command(TERN_CMD_MAP_DM_OP, tern_cmd_map_dm_op{0, le(dm.number), TERN_DM_OP_ADD, {}}, &rsp),
+      TERN_ST_OK);
+  const std::uint64_t page = std::uint64_t{le(std::uint32_t{rsp.id})} << 12;
+  std::uint32_t sum = 0;
+  for (const std::uint32_t value :
+       {field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | x.number(), x.number()}) {
+    a.device.doorbell(page + TERN_UAR_DB, value);
+    sum += value;
+  }
+  EXPECT_EQ(le(a.host.get<std::uint32_t>(FakeHost::kDm + dm.offset + TERN_UAR_DB)), sum);
+  EXPECT_EQ(a.counter(TERN_CNT_BAD_DOORBELL), 0U);
+}
+
 TEST_P(Lanes, PagesInUseInAnyLane) {
   TestQp& x = p.qp();
   EXPECT_NE(lane_of(x), 0U);
