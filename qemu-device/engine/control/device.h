@@ -57,6 +57,8 @@ class Device {
   [[nodiscard]] const DataPath& lane(unsigned number) const {
     return number == 0 ? datapath : *others_[number - 1];
   }
+  // Cuts the next `number` large TCP frames, because their trains would be divided.
+  void cut_large_frames(unsigned number) { datapath.cut_large = number; }
   // The lanes that a doorbell is for, a bit each: lane 0 has those that it must refuse.
   [[nodiscard]] std::uint32_t doorbell_lanes(std::uint64_t offset, std::uint32_t value) const;
   // These do for one lane what the functions of the same name do for lane 0, or for all.

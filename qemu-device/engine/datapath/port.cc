@@ -28,7 +28,8 @@ Port::~Port() = default;
 
 template <class Use>
 void Port::finish(DataPath& lane, const WireFrame& frame, Use use) {
-  lane.finished.resize(frame.bytes.size());  // a train is longer than each of its packets
+  // A train is longer than each of its packets, but for their padding.
+  lane.finished.resize(std::max(frame.bytes.size(), frames::kMinFrame));
   if (!tern::finish(frame, lane.finished, use)) lane.counters.add(TERN_CNT_RX_MALFORMED);
 }
 

@@ -429,6 +429,36 @@ TEST_F(CoalesceTest, ATrainThatCannotBeAPacketIsDivided) {
   expect_train(sample(), {4});
 }
 
+// Packets of a train may be longer than the train, because they are padded.
+TEST_F(CoalesceTest, AShortTrain) {
+  SampleFrame f = sample(2);
+  f.options = 4;
+  EXPECT_EQ(pass_train(large(f), 1).size(), 2U);
+}
+
+// Without the first queue no frame arrives, wherever frames go by default.
+TEST_F(CoalesceTest, ATrainNeedsADriver) {
+  TestCq& other = b.create_cq(4);
+  TestEthQueue second(b, TERN_ETH_QUEUE_RX, other, 4, kFlags);
+  for (int i = 0; i < 8; ++i) second.post_buffer(kBuffer);
+  const auto to = [&](std::uint8_t dest) {
+    b.run(TERN_CMD_SET_RX_DEFAULT,
+          tern_cmd_set_rx_default{
+              .id = le(dest == TERN_DEST_NONE ? 0 : second.number()), .dest = dest, .port = 1});
+  };
+  const auto packets = [&] {
+    to(TERN_DEST_ETH_QUEUE);
+    (void)pass_train(large(sample()), 1400);
+    return other.poll_all().size();
+  };
+  EXPECT_EQ(packets(), 1U);
+  to(TERN_DEST_NONE);
+  queue->store_pi(5000);  // more than it has
+  b.device.receive(frames_of(sample())[0]);
+  EXPECT_NE(cq.poll_all().at(0).status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(packets(), 0U);
+}
+
 TEST_F(CoalesceTest, ATrainFollowsAnOpenPacket) {
   const auto frames = frames_of(sample());
   SampleFrame next = sample(4200);

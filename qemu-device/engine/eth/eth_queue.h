@@ -72,6 +72,7 @@ struct EthQueue {
   bool broken = false;  // stopped until it is destroyed
   // Transmit:
   std::uint32_t turn_left = 0;  // of a turn that the budget cut short
+  std::uint32_t debt = 0;       // bytes sent beyond the turns so far
   std::unique_ptr<TxLarge> large;
   List<EthQueue>& all_kicked;
   Hook<EthQueue> kicked{this};

@@ -171,6 +171,7 @@ class Ethernet {
   List<EthQueue> kicked_;
   List<EthQueue> opened_;  // receive queues with a packet to which frames may be added
   Table<EthQueue> queues_;
+  bool trains_ = false;           // in this run()
   EthQueue* first_rx_ = nullptr;  // the receive queue with the lowest number
   tern_cmd_set_rx_filter filter_{};
   eth::Target default_;

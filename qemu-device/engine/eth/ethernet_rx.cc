@@ -292,13 +292,15 @@ EthQueue* Ethernet::queue_for_train(RxFrame& frame) const {
 // The queue gets the packet that it would have coalesced from the segments.
 bool Ethernet::receive_train(const WireFrame& train) {
   const std::span<const std::byte> frame = train.bytes;
-  if (steering.flows() != 0 || sniffs() || !wanted(frame)) return false;
+  if (steering.flows() != 0 || sniffs() || first_rx_ == nullptr || first_rx_->broken ||
+      !wanted(frame))
+    return false;
   const frames::Headers headers = frames::parse(frame);
   const frames::Level& level = headers.outer;
   RxFrame rx{.bytes = frame, .headers = headers};
   EthQueue* const q = queue_for_train(rx);
-  if (q == nullptr || q->broken || q->open == nullptr || q->flag(TERN_ETH_QF_KEEP_FCS) ||
-      level.payload + train.mss > most_bytes() || !eth::Coalesced::may_join(frame, level))
+  if (q == nullptr || q->broken || q->open == nullptr || level.payload + train.mss > most_bytes() ||
+      !eth::Coalesced::may_join(frame, level))
     return false;
   if (q->opened.linked()) close(*q);
   const auto segments = frames::TcpTrain::parse(frame, train.train, train.mss);

@@ -42,18 +42,28 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
 }
 
 // Round robin by bytes, like DataPath::run_qps(): a turn that the budget cuts short continues in
-// the next run.
+// the next run. A queue whose train exceeded its turn skips others.
 void Ethernet::run(std::uint32_t budget) {
+  // A train may exceed the budget. Not while the wire takes little.
+  trains_ = budget >= kTurn;
   while (budget > 0 && context_.device.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();
     if (q == nullptr) return;
     std::uint32_t turn = q->turn_left != 0 ? q->turn_left : kTurn;
-    if (kicked_.empty()) turn = std::max(turn, budget);
+    if (kicked_.empty()) {
+      turn = std::max(turn, budget);
+    } else if (q->debt >= turn) {
+      q->debt -= turn;
+      q->turn_left = 0;
+      kicked_.push_back(q->kicked);
+      continue;
+    }
     const std::uint32_t given = std::min(turn, budget);
     std::uint32_t spent = 0;
     const bool more = serve(*q, given, spent);
     budget -= std::min(budget, spent);
     q->turn_left = 0;
+    q->debt = spent > turn ? spent - turn : 0;
     if (!more) continue;
     if (spent < turn) {
       q->turn_left = turn - spent;
@@ -200,8 +210,9 @@ std::uint32_t Ethernet::begin_large(EthQueue& q, const TxDescriptors& frame,
   large.descriptors = frame;
   large.next = 0;
   context_.counters.add_eth(TERN_ETH_CNT_TX_SEGMENTED);
-  const bool whole = context_.sends_tcp_trains() && claims_.empty();
-  return whole && large.segments->train_bytes() != 0 ? send_train(q) : send_segment(q);
+  const bool whole = trains_ && claims_.empty() && large.segments->train_bytes() != 0 &&
+                     context_.sends_tcp_train();
+  return whole ? send_train(q) : send_segment(q);
 }
 
 // Sends all segments of a large frame as one frame.
@@ -223,7 +234,7 @@ std::uint32_t Ethernet::send_train(EthQueue& q) {
   context_.effects->commit_frame(bytes, true, context_.host.now(), Icrc::kDeferred, last + 1,
                                  static_cast<std::uint16_t>(segments.mss()));
   sent(q, TERN_CQE_SUCCESS);
-  return cost_of(bytes);
+  return cost_of(bytes + last * std::uint64_t{kFrameCost});
 }
 
 // Sends the next segment of a large frame. The payload goes from the posted buffers directly to the

@@ -190,6 +190,61 @@ TEST_F(EthernetTxTest, SendsTrains) {
     EXPECT_EQ(c.eth_counter(n), a.eth_counter(n)) << n;
 }
 
+// Whoever divides a train must not have much more work than its sender.
+TEST_F(EthernetTxTest, SomeLargeFramesAreNoTrains) {
+  TestNode c(sim, {.unfinished_frames = true});
+  TestEthQueue queue(c, TERN_ETH_QUEUE_TX, c.create_cq(12), 8);
+  const auto trains = [&](const FrameSpec& s, const tern_eth_offload& offload) {
+    const std::uint64_t before = sim.stats.trains;
+    queue.send(offload, make_frame(s));
+    (void)frames();
+    EXPECT_EQ(queue.cq().poll_all().at(0).status, TERN_CQE_SUCCESS);
+    for (int i = 0; i < 64; ++i) rx.post_buffer(4300);
+    return sim.stats.trains - before;
+  };
+  const FrameSpec s = spec(4000);
+  EXPECT_EQ(trains(s, tso(s, 512)), 1U);
+  EXPECT_EQ(trains(s, tso(s, 511)), 0U);
+  c.device.cut_large_frames(2);
+  EXPECT_EQ(trains(s, tso(s, 1400)), 0U);
+  EXPECT_EQ(trains(s, tso(s, 1400)), 0U);
+  EXPECT_EQ(trains(s, tso(s, 1400)), 1U);
+  sim.budget = 4096;  // as while the wire takes little
+  EXPECT_EQ(trains(s, tso(s, 1400)), 0U);
+}
+
+// A train is longer than a turn: the queue pays for it with turns that others have.
+TEST_F(EthernetTxTest, TrainsShareTheWire) {
+  TestNode c(sim, {.unfinished_frames = true});
+  TestCq& cq = c.create_cq(12);
+  TestEthQueue large(c, TERN_ETH_QUEUE_TX, cq, 8);
+  TestEthQueue plain(c, TERN_ETH_QUEUE_TX, cq, 10);
+  std::uint64_t in_trains = 0, in_frames = 0;
+  sim.whole_trains = true;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    (frame.size() > 2000 ? in_trains : in_frames) += frame.size();
+    return false;
+  };
+  const Bytes small = make_frame(spec(1400));
+  const std::uint64_t at = c.host.alloc(small.size(), 64);
+  std::memcpy(c.host.at(at), small.data(), small.size());
+  for (int i = 0; i < 1000; ++i)
+    plain.put(at, static_cast<std::uint32_t>(small.size()), TERN_ETH_F_EOP);
+  plain.publish();
+  const FrameSpec s = spec(60'000);
+  for (int i = 0; i < 20; ++i) {
+    large.put_offload(tso(s, 1400));
+    large.post(make_frame(s));
+  }
+  large.kick();
+  plain.kick();
+  while (in_trains + in_frames < 1'000'000) {
+    ASSERT_TRUE(sim.step());
+    EXPECT_LE(in_trains, in_frames + 2 * 65536 + in_frames / 4);
+    EXPECT_LE(in_frames, in_trains + 2 * 65536 + in_trains / 4);
+  }
+}
+
 TEST_F(EthernetTxTest, TrainsOutOfReachEndTheFrame) {
   TestNode c(sim, {.unfinished_frames = true});
   TestEthQueue train(c, TERN_ETH_QUEUE_TX, c.create_cq(12), 8);

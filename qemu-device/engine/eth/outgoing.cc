@@ -12,6 +12,7 @@ namespace tern::eth {
 namespace {
 
 constexpr std::uint16_t kCut = TERN_ETH_OP_TSO | TERN_ETH_OP_USO;
+constexpr std::size_t kMinTrainMss = 512;
 constexpr std::uint16_t kSums = TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM;
 
 }  // namespace
@@ -81,9 +82,14 @@ void Outgoing::insert_tag(std::span<std::byte> room) const {
 }
 
 std::size_t Outgoing::train_bytes() const {
-  // A coalesced packet can have no larger segments.
-  const bool fits = segmenter_->mss() <= (TERN_ETH_COALESCED_MSS_MASK >> 16);
-  return segmenter_->headers().tcp() && count() > 1 && fits ? start() + length_ : 0;
+  const frames::Level& level = segmenter_->headers();
+  // Whoever divides it pays for each segment. A coalesced packet can have no larger ones.
+  const bool fits =
+      segmenter_->mss() >= kMinTrainMss && segmenter_->mss() <= (TERN_ETH_COALESCED_MSS_MASK >> 16);
+  // The tag must not hide the headers from a parser.
+  const bool parses = !tags() || (level.l3 <= frames::kEthernet + frames::kTag &&
+                                  headers_ + frames::kTag <= frames::Segmenter::kMaxHeaders);
+  return level.tcp() && count() > 1 && fits && parses ? start() + length_ : 0;
 }
 
 void Outgoing::finish_train(std::span<std::byte> room) const {

@@ -90,8 +90,13 @@ class Context {
   // Limit of packets in a train on this route, at least 1. A train is indistinguishable from single
   // packets: nobody sees them between here and the QP, or whoever does divides it (wire/train.h).
   [[nodiscard]] std::uint32_t max_train(const Route& route, std::uint32_t mtu) const;
-  // Whether TCP segments may be sent as one frame.
-  [[nodiscard]] bool sends_tcp_trains() const { return trains_ && device.config.unfinished_frames; }
+  // Whether the segments of the next large TCP frame may be sent as one frame.
+  [[nodiscard]] bool sends_tcp_train() {
+    if (!trains_ || !device.config.unfinished_frames) return false;
+    if (cut_large == 0) return true;
+    --cut_large;
+    return false;
+  }
   // Addresses::resolve() and Addresses::path_mtu().
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                              Qpn dst) const;
@@ -153,6 +158,7 @@ class Context {
   List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
   List<Cq> failed_cqs;         // some of their users are not notified; DataPath::notify_cq_users()
   List<TagList> tag_lists;     // with operations to execute
+  unsigned cut_large = 0;      // Device::cut_large_frames()
   std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
   std::uint64_t received = 0;  // sum of charge_sender()
   const std::uint8_t lane;     // its number

@@ -175,7 +175,7 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
 
 // Sends the packets of a train, those of RoCE as frames without ICRC.
 void Sim::send_packets(SimNode& from, const WireFrame& made) {
-  std::vector<std::byte> storage(made.bytes.size());
+  std::vector<std::byte> storage(std::max(made.bytes.size(), frames::kMinFrame));
   const Icrc icrc = made.mss == 0 ? Icrc::kDeferred : Icrc::kPresent;
   ASSERT_TRUE(
       finish(made, storage, [&](std::span<const std::byte> frame) { send(from, {frame, icrc}); }));
