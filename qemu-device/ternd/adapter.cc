@@ -140,14 +140,22 @@ void Adapter::start() {
   if (files_.pcap)
     set_capture(
         std::make_unique<Capture>(std::move(files_.pcap), config_.pcap_limit, config_.pcap));
+  unsigned number = 0;
+  for_others(
+      [&](Lane& lane) { lane.start(config_.name.substr(0, 12) + "/" + std::to_string(++number)); });
   thread_ = std::thread(&Adapter::loop, this);
   running_.wait(false);
 }
 
 bool Adapter::stop() {
-  // A lane that its hypervisor blocks may block commands.
+  // One that its hypervisor blocks may keep the others waiting.
+  const auto interrupt = [this] {
+    for_others([](Lane& lane) { lane.interrupt(); });
+    interrupt_thread(thread_);
+  };
+  for_others([](Lane& lane) { lane.request(Lane::kStop); });
   for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    if (!lanes_[i]->stop()) return false;
+    if (!lanes_[i]->stop(interrupt)) return false;
   }
   if (thread_.joinable()) {
     home().request(Lane::kStop);
@@ -189,8 +197,6 @@ void Adapter::log_ended(int error) {
 // ---- the thread ----
 
 void Adapter::loop() {
-  unsigned number = 0;
-  for_others([&](Lane& lane) { lane.start(config_.name + "/" + std::to_string(++number)); });
   home().begin(config_.name);
   running_.store(true);
   running_.notify_one();

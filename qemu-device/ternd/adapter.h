@@ -58,8 +58,9 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   [[nodiscard]] Port& port() { return *port_; }
   // Limit of memory regions that its hypervisor may map at a time.
   [[nodiscard]] std::size_t most_regions() const { return regions_; }
-  // Runs `task` in the adapter's thread and waits for it. Each lane has begun a new turn then.
-  // Returns false if the thread did not begin the task in time: its hypervisor keeps it waiting.
+  // Runs `task` in the adapter's thread and waits for it. No lane is then in a turn that began
+  // before. Returns false if the thread did not begin the task in time: its hypervisor keeps it
+  // waiting.
   bool call(std::function<void()> task) { return post(std::move(task)).wait(); }
   // The same without waiting.
   TaskQueue::Ticket post(std::function<void()> task);

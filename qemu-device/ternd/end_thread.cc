@@ -24,14 +24,23 @@ void handle_interrupts() {
 
 }  // namespace
 
-bool end_thread(std::thread& thread, std::binary_semaphore& ended) {
+void interrupt_thread(std::thread& thread) {
+  if (thread.joinable()) pthread_kill(thread.native_handle(), kInterrupt);
+}
+
+bool end_thread(std::thread& thread, std::binary_semaphore& ended,
+                const std::function<void()>& interrupt) {
   handle_interrupts();
   for (unsigned tries = 0; !ended.try_acquire_for(kInterruptEvery); ++tries) {
     if (tries == kInterrupts) return false;
-    pthread_kill(thread.native_handle(), kInterrupt);
+    interrupt();
   }
   thread.join();
   return true;
+}
+
+bool end_thread(std::thread& thread, std::binary_semaphore& ended) {
+  return end_thread(thread, ended, [&] { interrupt_thread(thread); });
 }
 
 }  // namespace tern::daemon

@@ -33,6 +33,10 @@ constexpr unsigned long kTimerSlack = 1'000;
 constexpr std::uint64_t kLookEvery = 20'000;
 // Interval at which the thread yields while it is busy, in ns.
 constexpr std::uint64_t kYieldEvery = 10'000;
+// Large TCP frames that are cut after one whose train was divided, as on the way to an uplink.
+constexpr unsigned kCutFrames = 64;
+// Limit of the time that a command waits for a lane that it has held before, in ns.
+constexpr std::uint64_t kMaxGrace = 100'000;
 // The largest egress queue that a port can be given while the daemon runs.
 constexpr std::size_t kQueueMax = std::size_t{4} << 20;
 
@@ -91,17 +95,18 @@ void Lane::start(const std::string& name) {
   begun_.acquire();
 }
 
-bool Lane::stop() {
-  if (!thread_.joinable()) return true;
-  request(kStop);
-  return end_thread(thread_, ended_);
+bool Lane::stop(const std::function<void()>& interrupt) {
+  return !thread_.joinable() || end_thread(thread_, ended_, interrupt);
 }
+
+void Lane::interrupt() { interrupt_thread(thread_); }
 
 // Serves the doorbell here if the lane's thread sleeps: a short message needs no wake-up.
 bool Lane::ring_asleep(std::uint64_t offset, std::uint32_t value) {
   if (!sleeping_.load(std::memory_order_seq_cst)) return false;
   const std::unique_lock lock(turn_, std::try_to_lock);
-  if (!lock) return false;
+  // The thread may have slept and begun its next round.
+  if (!lock || !sleeping_.load(std::memory_order_seq_cst)) return false;
   const auto deadlines = deadlines_;
   runner_->doorbell(offset, value);
   port_.wake_receivers();
@@ -121,6 +126,10 @@ void Lane::ring(std::uint64_t offset, std::uint32_t value) {
 }
 
 void Lane::hold() {
+  // Commands that follow each other must not keep the thread from its turn.
+  for (const std::uint64_t until = now() + kMaxGrace;
+       waits_.load(std::memory_order_relaxed) && now() < until;)
+    std::this_thread::yield();
   held_.store(true, std::memory_order_relaxed);
   turn_.lock();
   runner_->lock();
@@ -187,8 +196,12 @@ bool Lane::turn() {
   std::unique_lock lock(turn_, std::defer_lock);
   if (!home()) {
     // A mutex is not fair: without this, the thread would take it again and again.
-    held_.wait(true, std::memory_order_acquire);
+    if (held_.load(std::memory_order_acquire)) {
+      waits_.store(true, std::memory_order_relaxed);
+      held_.wait(true, std::memory_order_acquire);
+    }
     lock.lock();
+    waits_.store(false, std::memory_order_relaxed);
   }
   const bool busy = work();
   port_.wake_receivers();
@@ -290,7 +303,7 @@ void Lane::drop_frames() {
   finish_frame();
   while (!port_.front(UINT64_MAX, nullptr).empty()) port_.discard();
   port_.release();
-  if (home()) frame_due_ = UINT64_MAX;
+  if (home()) frame_due_ = UINT64_MAX;  // only its queue is shaped
 }
 
 // ---- the runner's host ----
@@ -316,6 +329,7 @@ runner::Host::Sent Lane::send(const Frame& frame) {
       frame.lane == Effects::kNoLane
           ? port_.send(frame.wire(), frame.time, frame.batch)
           : port_.send_to_lane(frame.lane, frame.wire(), frame.time, frame.batch);
+  if (port_.divided() && frame.mss != 0) engine_.cut_large_frames(kCutFrames);
   if (sent == Port::Sent::kTaken) return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;

@@ -3,15 +3,15 @@
 // port for it, and the thread that serves both.
 //
 // The adapter's own thread serves lane 0, and with it the hypervisor. A thread sleeps only in
-// sleep(): other threads wake it by request(). It has a turn at a time, in which it alone uses the
-// lane. Commands in lane 0 hold the others: between hold() and resume() the adapter's thread has
-// their turn.
+// sleep(): other threads wake it by request(). It uses the lane in turns. Commands in lane 0 hold
+// the others: between hold() and resume() the adapter's thread has their turn.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <semaphore>
@@ -79,8 +79,9 @@ class Lane final : public PortUser, public runner::Host {
 
   // Starts a thread with this name. Returns once it needs no other files.
   void start(const std::string& name);
-  // Ends it. Returns false if it does not end in time.
-  [[nodiscard]] bool stop();
+  // Ends it, once kStop is requested: end_thread().
+  [[nodiscard]] bool stop(const std::function<void()>& interrupt);
+  void interrupt();
   void ring(std::uint64_t offset, std::uint32_t value);
   void hold();
   void resume();
@@ -91,8 +92,6 @@ class Lane final : public PortUser, public runner::Host {
   void begin(const std::string& name);
   // Serves the lane until kStop is requested.
   void loop();
-  // Time of the turn.
-  [[nodiscard]] std::uint64_t turn_at() const { return turn_at_; }
   // Serves a readable descriptor.
   void watch(int fd);
   void unwatch(int fd);
@@ -148,6 +147,7 @@ class Lane final : public PortUser, public runner::Host {
       false;  // read for each frame that the switch puts into the queue
 
   alignas(64) std::atomic<bool> held_ = false;  // the thread begins no turn
+  std::atomic<bool> waits_ = false;             // it waits for one
   std::mutex turn_;                             // held during a turn of another lane than lane 0
 
   // Used only by the thread, in its turn.

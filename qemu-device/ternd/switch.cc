@@ -345,6 +345,7 @@ Port::Sent Port::divide(Passing passing, const std::optional<T>& train) {
     divided_.frame = nullptr;
     passing.bytes = train->bytes();
     const Outcome outcome = switch_.send(*this, passing);
+    divided_.last = outcome == Outcome::kDivide;
     if (outcome == Outcome::kTaken) return Sent::kTaken;
     if (outcome == Outcome::kBlocked) return Sent::kBlocked;
     divided_.frame = frame.bytes.data();

@@ -119,6 +119,8 @@ class Port {
   Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr) {
     return send({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
   }
+  // Whether the last train was divided.
+  [[nodiscard]] bool divided() const { return divided_.last; }
   // The same for a frame to another lane of the user.
   Sent send_to_lane(unsigned lane, const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
@@ -154,6 +156,7 @@ class Port {
     const std::byte* frame = nullptr;  // null: none is sent
     std::uint64_t time = 0;
     std::uint32_t next = 0;  // packet
+    bool last = false;       // the last train was divided
     std::array<std::byte, EgressQueue::kFrameMax> packet;
   };
   enum class Fate : std::uint8_t { kPass, kMark, kLose };

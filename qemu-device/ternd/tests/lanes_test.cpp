@@ -2,10 +2,12 @@
 // Adapters with several lanes, each with a thread: processes of a machine have protection domains
 // of their own, so different lanes serve them.
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -16,6 +18,7 @@
 #include "adapter.h"
 #include "client.h"
 #include "fixture.h"
+#include "unix_socket.h"
 
 namespace tern::daemon {
 namespace {
@@ -226,6 +229,44 @@ TEST_F(LanesTest, LanesThatWaitForSpace) {
     exchange_all(pairs, 1);
     exchange_all(inside, 1);
   }
+}
+
+// The descriptor of an interrupt takes no more, and a lane waits for it while a command waits for
+// the lane.
+TEST_F(LanesTest, BlockedLanesStop) {
+  auto pairs = processes(*a, *b);
+  const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
+  ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
+  ASSERT_EQ(a->client.set_vector(TestMachine::kCompletionVector, full.get()), 0);
+  for (auto& [from, to] : pairs) {
+    from->arm();
+    from->post(8, 4);
+  }
+  // No answer comes.
+  std::thread hypervisor([&] {
+    for (auto& [from, to] : pairs) {
+      const std::uint32_t db = field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | from->number();
+      a->client.write(TERN_BAR_UAR, (std::uint64_t{a->uar()} << 12) + TERN_UAR_DB, &db, 4);
+    }
+  });
+  EXPECT_TRUE(wait_until([&] {
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    return !adapter(1).post([] {}).wait(soon);
+  })) << "the adapter's thread waits, too";
+  parts.remove(parts.adapters().at(0));
+  hypervisor.join();
+}
+
+// A process that makes and frees objects all the time does not stop those of other lanes.
+TEST_F(LanesTest, CommandsLeaveLanesTheirTurns) {
+  auto pairs = processes(*a, *b);
+  std::atomic<bool> stop = false;
+  std::thread control([&] {
+    while (!stop) EXPECT_TRUE(adapter(1).call([&] { (void)adapter(1).counters(); }));
+  });
+  exchange_all(pairs, 10);
+  stop = true;
+  control.join();
 }
 
 }  // namespace
