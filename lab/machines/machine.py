@@ -184,10 +184,11 @@ def qemu_command(m, lab, initrd, kvm):
              ] if opt.iommu else []
     accel = ["-accel", "kvm"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256"]
     accel += ["-cpu", ",".join(["host" if kvm else EMULATED, *opt.cpu])]
+    # While many emulated machines boot, one may get no processor for longer than RCU waits.
     append = (
         "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
-        "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" +
-        (" intel_iommu=on" if opt.iommu else "") +
+        "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests "
+        "rcupdate.rcu_cpu_stall_suppress_at_boot=1" + (" intel_iommu=on" if opt.iommu else "") +
         (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
     return [
         *lab.qemu, "-name", m.name, "-M", "q35,smm=off,usb=off,vmport=off" +
