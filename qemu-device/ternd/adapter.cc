@@ -237,7 +237,6 @@ void Adapter::timer_expired() {
 void Adapter::watch_function() {
   const int fd = attaching_ ? -1 : function_->fd();
   if (fd == watched_) return;
-  // epoll drops a closed descriptor by itself, unless its number was reused.
   if (watched_ >= 0) home().unwatch(watched_);
   if (fd >= 0) home().watch(fd);
   watched_ = fd;
@@ -310,6 +309,8 @@ void Adapter::attached() {
 
 void Adapter::detached() {
   log(LOG_INFO, "the hypervisor is gone");
+  // The descriptor is closed next, and may then be another thread's.
+  home().unwatch(std::exchange(watched_, -1));
   port_->set_link(false);
   runner().set_link(false);
   // The next hypervisor gets an adapter that is present.
