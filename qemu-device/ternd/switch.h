@@ -119,10 +119,10 @@ class Port {
   Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr) {
     return send({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
   }
-  // Whether the last train was divided.
-  [[nodiscard]] bool divided() const { return divided_.last; }
   // The same for a frame to another lane of the user.
   Sent send_to_lane(unsigned lane, const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);
+  // Whether the last train was divided.
+  [[nodiscard]] bool divided() const { return divided_.last; }
   // After send(), and before the user sleeps: wakes the users whose ports have got frames. Call it
   // once for many frames, because it waits until other processors see them.
   void wake_receivers();
