@@ -112,8 +112,7 @@ void Runner::unlock_without_delivering() {
   bool schedule = collect();
   // QPs may have come from other lanes.
   if (host_runs()) due_ |= lane_.waits();
-  schedule |= due_ && may_run();
-  schedule |= may_run() && ((work_ && host_runs()) || lane_.next_deadline() < armed_);
+  schedule |= may_run() && (due_ || (work_ && host_runs()) || lane_.next_deadline() < armed_);
   unlock();
   if (schedule) request(Host::Call::kDeliver);
 }

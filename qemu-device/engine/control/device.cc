@@ -9,6 +9,15 @@
 
 namespace tern {
 
+namespace {
+
+// Offset of a register of BAR2 in its doorbell page.
+std::uint64_t offset_in_page(std::uint64_t offset, unsigned page_shift) {
+  return offset & ((std::uint64_t{1} << page_shift) - 1);
+}
+
+}  // namespace
+
 Device::Device(Host& host_, const Config& config)
     : host(host_),
       registry(host, config),
@@ -41,7 +50,7 @@ void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
 }
 
 std::uint32_t Device::uar_read(std::uint64_t offset) {
-  const std::uint64_t reg = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  const std::uint64_t reg = offset_in_page(offset, admin_->page_shift());
   if (const DmOps::Page* const page = registry.dm_ops.find(admin_->uar_of(offset))) {
     return registry.dm_ops.load(*page, reg);
   }
@@ -55,7 +64,6 @@ std::uint32_t Device::uar_read(std::uint64_t offset) {
 }
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
-  if (lanes() == 1) return ring_own(offset, value);
   for (std::uint32_t left = doorbell_lanes(offset, value); left != 0; left &= left - 1)
     doorbell(lane(static_cast<unsigned>(std::countr_zero(left))), offset, value);
 }
@@ -73,7 +81,7 @@ void Device::doorbell(DataPath& lane, std::uint64_t offset, std::uint32_t value)
 std::uint32_t Device::doorbell_lanes(std::uint64_t offset, std::uint32_t value) const {
   constexpr std::uint32_t kHome = 1;
   const auto bit = [](const Context& lane) { return std::uint32_t{1} << lane.lane; };
-  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  const std::uint64_t in_page = offset_in_page(offset, admin_->page_shift());
   if (lanes() == 1 || in_page != TERN_UAR_DB ||
       registry.dm_ops.find(admin_->uar_of(offset)) != nullptr)
     return kHome;
@@ -102,7 +110,7 @@ std::uint32_t Device::doorbell_lanes(std::uint64_t offset, std::uint32_t value) 
 // Rings a doorbell of lane 0, or refuses it.
 void Device::ring_own(std::uint64_t offset, std::uint32_t value) {
   datapath.time_passes();
-  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  const std::uint64_t in_page = offset_in_page(offset, admin_->page_shift());
   if (!registry.status.enabled()) return;
   const std::uint32_t uar = admin_->uar_of(offset);
   if (const DmOps::Page* const page = registry.dm_ops.find(uar))

@@ -491,9 +491,8 @@ TEST_F(CoalesceTest, ATrainToAnUnreachableBufferFails) {
   open(kFlags, 0);
   queue->put(0xdead0000, 8192, 0);
   queue->publish();
-  WireFrame train{large(sample()), Icrc::kDeferred, 4};
   const Bytes frame = large(sample());
-  train.bytes = frame;
+  WireFrame train{frame, Icrc::kDeferred, 4};
   train.mss = 1400;
   b.device.receive_more(train);
   const auto all = cq.poll_all();

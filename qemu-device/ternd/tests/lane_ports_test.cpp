@@ -104,13 +104,9 @@ TEST_F(LanePortsTest, PoliciesSeeOneQueue) {
 
 TEST_F(LanePortsTest, FramesBetweenLanes) {
   Engine engine;
-  WireFrame f{std::span<const std::byte>()};
-  const Bytes bytes = to_lane(0, 4000);
-  f.bytes = bytes;
-  f.icrc = Icrc::kDeferred;
+  const auto made = engine.make(to_lane(0, 4000));
+  WireFrame f{made.bytes, Icrc::kDeferred};
   f.inside = true;
-  const auto made = engine.make(bytes);
-  f.bytes = made.bytes;
   port(0).set_link(false);
   EXPECT_EQ(lanes[2]->send_to_lane(1, f, now, made.batch), Port::Sent::kTaken);
   lanes[2]->wake_receivers();
