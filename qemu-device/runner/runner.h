@@ -97,7 +97,7 @@ struct Limits {
 };
 
 struct Config {
-  unsigned lane = 0;         // of the engine
+  unsigned lane = 0;         // number of the engine's lane to run
   bool poll = true;          // the engine may poll busy send queues
   bool direct_send = false;  // Host::send() may be called with the engine lock, by any thread
   bool running = true;       // the machine runs

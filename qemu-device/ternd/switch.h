@@ -149,7 +149,7 @@ class Port {
     std::uint16_t vlan = 0;
     bool tagged = false;
     bool may_block = true;
-    Port* lane = nullptr;  // of the same user: the frame does not pass through the switch
+    Port* lane = nullptr;  // the user's lane that gets the frame; null: the switch decides
   };
   // A train whose packets are sent one by one.
   struct Divided {
@@ -221,7 +221,7 @@ class Port {
   Fate blocked_fate_ = Fate::kPass;
   Divided divided_;
   std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
-  std::uint32_t receiver_words_ = 0;               // of receivers_ that are not 0
+  std::uint32_t receiver_words_ = 0;               // bit n: receivers_[n] is not 0
 
   // Written by senders to this port, while it is full or has a policy.
   alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full

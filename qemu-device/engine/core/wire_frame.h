@@ -24,7 +24,7 @@ struct WireFrame {
   std::span<const std::byte> bytes;  // from the Ethernet header on, without FCS; empty: no frame
   Icrc icrc = Icrc::kPresent;
   std::uint32_t train = 1;  // packets; more than one: kDeferred
-  std::uint16_t mss = 0;    // of a train of TCP segments
+  std::uint16_t mss = 0;    // payload bytes of a segment, if the train has TCP segments
   bool inside = false;      // another lane of the device has looped it back
   [[nodiscard]] bool empty() const { return bytes.empty(); }
   [[nodiscard]] bool finished() const { return icrc == Icrc::kPresent; }

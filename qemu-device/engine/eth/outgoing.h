@@ -46,8 +46,8 @@ class Outgoing {
   [[nodiscard]] std::size_t bytes(std::size_t i) const {
     return start() + headers_ + piece(i).length;
   }
-  // Of a frame to segment: bytes of a train of all segments, 0 if they cannot be one.
-  // finish_train() completes it, gathered in `room` from start() on.
+  // train_bytes() returns the bytes of a train of all segments, or 0 if they cannot be one.
+  // finish_train() completes a train that was gathered in `room` from start() on.
   [[nodiscard]] std::size_t train_bytes() const;
   void finish_train(std::span<std::byte> room) const;
   [[nodiscard]] std::size_t mss() const { return segmenter_->mss(); }

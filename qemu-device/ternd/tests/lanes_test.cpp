@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Adapters with several lanes, each with a thread: processes of a machine have protection domains
-// of their own, so different lanes serve them.
+// Adapters with several lanes, each with a thread. Each process of a machine has a protection
+// domain, so different lanes serve them.
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

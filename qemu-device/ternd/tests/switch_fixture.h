@@ -19,7 +19,7 @@ namespace tern::daemon {
 struct User final : PortUser {
   void frames_wait() override { ++woken; }
   void room() override { ++rooms; }
-  // Of a user with lanes: the last byte of the frame.
+  // The last byte of a frame names its lane, if the user has lanes.
   [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const override {
     return std::to_integer<std::uint8_t>(frame.back());
   }
