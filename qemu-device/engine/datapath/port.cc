@@ -34,8 +34,7 @@ void Port::finish(DataPath& lane, const WireFrame& frame, Use use) {
 }
 
 std::uint8_t Port::lane_of(std::span<const std::byte> frame) const {
-  const auto at = find_parts(frame);
-  return at ? home_.device.qp_lanes.get(bth_of(frame, *at).dest_qp.value) : std::uint8_t{0};
+  return home_.device.qp_lanes.get(destination_of(frame).value);
 }
 
 void Port::receive(DataPath& lane, const WireFrame& frame) {

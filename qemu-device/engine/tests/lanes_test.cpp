@@ -136,6 +136,22 @@ TEST_P(Lanes, Wire) {
   EXPECT_EQ(a.counter(TERN_CNT_TX_RDMA_PACKETS), b.counter(TERN_CNT_RX_RDMA_PACKETS));
 }
 
+TEST_P(Lanes, ATrainComesToItsLane) {
+  sim.whole_trains = true;
+  const auto [x, y] = linked(p, r);
+  ASSERT_NE(lane_of(y), 0U);
+  unsigned trains = 0;
+  sim.pass = [&](unsigned from, std::span<const std::byte> frame) {
+    if (from != a.index() || frame.size() < 8192) return true;
+    ++trains;
+    EXPECT_EQ(b.device.lane_of(frame), lane_of(y));
+    return true;
+  };
+  x.post(write({p.mr.sge(0, 100'000)}, r.mr));
+  EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_NE(trains, 0U);
+}
+
 TEST_P(Lanes, LossyWire) {
   sim.wire.loss = 0.02;
   sim.wire.duplicate = 0.02;

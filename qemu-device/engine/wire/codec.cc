@@ -417,6 +417,12 @@ std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
   return FrameParts{at.ip, at.udp() + kUdp, at.udp() + udp_len - kIcrc, at.ipv4};
 }
 
+Qpn destination_of(std::span<const std::byte> frame) {
+  FrameLayout at;
+  if (!locate(frame, at) || frame.size() < at.udp() + kUdp + kBth) return Qpn(0);
+  return Qpn(HeaderReader<kBth>(frame.subspan(at.udp() + kUdp).first<kBth>()).u24<5>());
+}
+
 Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
   const HeaderReader<kBth> bth(frame.subspan(at.bth).first<kBth>());
   return {bth.u8<0>(), Qpn(bth.u24<5>()), Psn(bth.u24<9>())};

@@ -74,6 +74,9 @@ struct FrameParts {
 };
 [[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
 
+// The destination of a RoCE frame, or of a train, whose lengths may be wrong; 0 of any other frame.
+[[nodiscard]] Qpn destination_of(std::span<const std::byte> frame);
+
 inline constexpr std::size_t kBth = 12;
 // The BTH fields of such a frame.
 struct Bth {

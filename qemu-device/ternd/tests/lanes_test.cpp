@@ -180,6 +180,9 @@ TEST_F(LanesTest, ResetUnderTraffic) {
       m->set_bus_master(true);
       m->bring_up();
     }
+    // The next QPs have the same numbers and PSNs.
+    for (const Port& port : fabric.ports())
+      ASSERT_TRUE(wait_until([&] { return port.queue_length() == 0; }));
   }
   auto pairs = processes(*a, *b);
   exchange_all(pairs, 2);
