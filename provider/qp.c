@@ -328,10 +328,11 @@ static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 /* Zeroed memory for an object with members in cache lines of their own. */
 void *tern_zalloc_aligned(size_t size)
 {
-	void *addr = aligned_alloc(TERN_CACHE_LINE, size);
+	void *addr;
 
-	if (addr)
-		memset(addr, 0, size);
+	if (posix_memalign(&addr, TERN_CACHE_LINE, size))
+		return NULL;
+	memset(addr, 0, size);
 
 	return addr;
 }
