@@ -160,7 +160,7 @@ bool Runner::collect() {
   for (std::size_t i = 0; i < frames; ++i) {
     const Host::Frame frame = effects->frame(i);
     if (frame.shown) host_.capture(frame);
-    if (frame.to_wire) bytes += frame.bytes.size();
+    if (frame.to_wire) bytes += frame.size();
   }
   std::size_t next = 0;
   if (bytes != 0 && direct_send_ && backlog_ == 0) next = send_now(*effects);
@@ -312,7 +312,7 @@ void Runner::take_frames() {
       continue;
     }
     const bool taken = awake_ && present_;
-    bytes += taken ? engine_.receive_more(lane_, frame) : frame.bytes.size();
+    bytes += taken ? engine_.receive_more(lane_, frame) : frame.size();
   }
   engine_.end_burst(lane_);
   if (!waits) {

@@ -367,9 +367,9 @@ Port::Sent Port::divide(Passing passing, const std::optional<T>& train) {
 }
 
 Port::Sent Port::send_train(const Passing& passing) {
-  const auto& [bytes, icrc, train, mss, inside] = passing.frame;
+  const auto& [bytes, icrc, train, mss, inside, payload] = passing.frame;
   return mss != 0 ? divide(passing, frames::TcpTrain::parse(bytes, train, mss))
-                  : divide(passing, Train::parse(bytes, train));
+                  : divide(passing, Train::parse(passing.frame));
 }
 
 void Port::wake_receivers() {

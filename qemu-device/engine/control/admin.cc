@@ -189,6 +189,8 @@ bool Admin::execute_waiting(std::uint32_t& budget) {
   clear(budget);
   if (head_ == tail_) return enabled() && waiting();
   const Device::Alone alone(device_);
+  // A command may take memory away, or let software reuse it.
+  device_.unshare();
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
   for (unsigned n = 0;
        n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&

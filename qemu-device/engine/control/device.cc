@@ -40,7 +40,15 @@ Device::~Device() {
   reset();
 }
 
-std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(offset); }
+std::uint32_t Device::reg_read(std::uint32_t offset) {
+  const std::uint32_t value = admin_->reg_read(offset);
+  // Software may give the device up once it sees this.
+  if (offset == TERN_REG_STATUS && (value & TERN_STATUS_FATAL) != 0) [[unlikely]] {
+    const Alone alone(*this);
+    unshare();
+  }
+  return value;
+}
 
 void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
   datapath.time_passes();
@@ -195,8 +203,19 @@ void Device::log_events(std::size_t records) {
   update_lanes();
 }
 
+// Nothing else is cached across calls: every access is mapped when it happens.
 void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
-  // Nothing is cached across calls: every access is mapped when it happens.
+  const Alone alone(*this);
+  unshare();
+}
+
+void Device::unshare() {
+  for_each_lane([](DataPath& lane) { lane.unshare(); });
+}
+
+void Device::share_payload(std::uint64_t least) {
+  const Alone alone(*this);
+  for_each_lane([least](DataPath& lane) { lane.share_from = least; });
 }
 
 // ---- lanes ----
@@ -304,6 +323,7 @@ Device::Info Device::info() const {
 // Destroys users before the objects they use.
 void Device::reset() {
   const Alone alone(*this);
+  unshare();
   port.forget();
   registry.reset_qps();
   port.reset();

@@ -67,7 +67,7 @@ class Device {
     const std::uint64_t before = lane.received;
     lane.time_passes();
     port.receive(lane, frame);
-    return std::max<std::uint64_t>(frame.bytes.size(), lane.received - before);
+    return std::max<std::uint64_t>(frame.size(), lane.received - before);
   }
   void end_burst(DataPath& lane) {
     if (&lane == &datapath) port.ethernet.end_burst();
@@ -104,6 +104,12 @@ class Device {
 
   void set_link(bool up);
   void set_capture(bool capture);
+  // Allows frames to refer to payload of at least `least` bytes in the memory of the guest, where
+  // their receivers read it (core/shared_payload.h). Less is copied as quickly. Memory may go away
+  // after dma_invalidate().
+  void share_payload(std::uint64_t least = 8192);
+  // While no lane runs: takes all shared payload back.
+  void unshare();
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);

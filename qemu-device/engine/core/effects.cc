@@ -36,9 +36,19 @@ void Effects::commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, Na
   frames_.back().inside = inside;
 }
 
+SharedPayload& Effects::commit_shared(std::size_t len, const SpanList& payload, std::size_t offset,
+                                      Nanos time, std::uint32_t train) {
+  commit_frame(len, true, time, Icrc::kDeferred, train);
+  if (payloads_used_ == payloads_.size()) payloads_.emplace_back();
+  SharedPayload& shared = payloads_[payloads_used_++];
+  shared.share(payload, offset);
+  frames_.back().payload = &shared;
+  return shared;
+}
+
 void Effects::hand_over(const WireFrame& frame, std::uint8_t lane, bool inside, Nanos time) {
-  std::ranges::copy(frame.bytes, begin_frame(frame.bytes.size()).begin());
-  commit_to_lane(frame.bytes.size(), lane, inside, time, frame.train);
+  frame.copy_to(begin_frame(frame.size()));
+  commit_to_lane(frame.size(), lane, inside, time, frame.train);
   frames_.back().icrc = frame.icrc;
   frames_.back().mss = frame.mss;
 }
@@ -61,6 +71,7 @@ void Effects::send_unseen(std::span<const std::byte> frame, Nanos time) {
 void Effects::clear() {
   used_ = 0;
   frames_.clear();
+  for (; payloads_used_ != 0; --payloads_used_) payloads_[payloads_used_ - 1].reset();
   vectors_.fill(0);
 }
 

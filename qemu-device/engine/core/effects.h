@@ -6,9 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
+#include "core/shared_payload.h"
 #include "core/types.h"
 #include "core/wire_frame.h"
 #include "tern_hw.hpp"
@@ -27,8 +29,9 @@ class Effects {
     Icrc icrc = Icrc::kPresent;
     std::uint32_t train = 1;
     std::uint16_t mss = 0;
-    std::uint8_t lane = kNoLane;  // for this lane of the device, instead of the wire
-    bool inside = false;          // with a lane: it was looped back
+    std::uint8_t lane = kNoLane;       // for this lane of the device, instead of the wire
+    bool inside = false;               // with a lane: it was looped back
+    SharedPayload* payload = nullptr;  // WireFrame::payload
   };
   static constexpr std::uint8_t kNoLane = UINT8_MAX;
 
@@ -37,6 +40,10 @@ class Effects {
   // Makes the first `len` bytes of that space a frame. The rest: as in WireFrame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time, Icrc icrc = Icrc::kPresent,
                     std::uint32_t train = 1, std::uint16_t mss = 0);
+  // Makes them a frame without ICRC. Its payload stays where it is, and belongs after the first
+  // `offset` bytes.
+  SharedPayload& commit_shared(std::size_t len, const SpanList& payload, std::size_t offset,
+                               Nanos time, std::uint32_t train);
   // Makes them a frame without ICRC for another lane.
   void commit_to_lane(std::size_t len, std::uint8_t lane, bool inside, Nanos time,
                       std::uint32_t train);
@@ -63,6 +70,8 @@ class Effects {
   std::vector<std::byte> arena_;
   std::size_t used_ = 0;
   std::vector<Frame> frames_;
+  std::deque<SharedPayload> payloads_;
+  std::size_t payloads_used_ = 0;
   std::array<std::uint64_t, TERN_MAX_VECTORS / 64> vectors_{};
 };
 

@@ -23,7 +23,7 @@ class EffectsBatch {
  public:
   struct Frame {
     EffectsBatch* batch;               // that the frame belongs to
-    std::span<const std::byte> bytes;  // whole Ethernet frame, without FCS
+    std::span<const std::byte> bytes;  // as in WireFrame
     bool to_wire;                      // or to a lane; false: seen by the capture tap only
     bool shown;                        // false: not seen by the capture tap
     // Device clock in ns when it was created; of a RoCE frame without capture, Context::now().
@@ -33,10 +33,13 @@ class EffectsBatch {
     std::uint16_t mss = 0;
     std::uint8_t lane = Effects::kNoLane;  // Effects::Frame
     bool inside = false;
+    SharedPayload* payload = nullptr;
+    [[nodiscard]] std::size_t size() const { return wire().size(); }
     [[nodiscard]] WireFrame wire() const {
       WireFrame frame{bytes, icrc, train};
       frame.mss = mss;
       frame.inside = inside;
+      frame.payload = payload;
       return frame;
     }
   };
@@ -57,7 +60,8 @@ class EffectsBatch {
             .train = f.train,
             .mss = f.mss,
             .lane = f.lane,
-            .inside = f.inside};
+            .inside = f.inside,
+            .payload = f.payload};
   }
   // Bit v of word v / 64: raise vector v.
   [[nodiscard]] const auto& vectors() const { return effects_->vectors(); }

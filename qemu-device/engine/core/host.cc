@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 
 #include "core/ordered_copy.h"
+#include "core/shared_payload.h"
 
 namespace tern {
 
@@ -26,11 +28,21 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a0 < b0 + b.size() && b0 < a0 + a.size();
 }
 
-bool overlap(const SpanList& a, const SpanList& b) {
-  return std::ranges::any_of(a.pieces(), [&](const SpanList::Piece& pa) {
+using Pieces = std::span<const SpanList::Piece>;
+
+bool overlap(Pieces a, Pieces b) {
+  return std::ranges::any_of(a, [&](const SpanList::Piece& pa) {
     return std::ranges::any_of(
-        b.pieces(), [&](const SpanList::Piece& pb) { return overlap(pa.bytes, pb.bytes); });
+        b, [&](const SpanList::Piece& pb) { return overlap(pa.bytes, pb.bytes); });
   });
+}
+
+void copy_pieces_to(Pieces pieces, std::span<std::byte> to) {
+  for (const SpanList::Piece& p : pieces) {
+    const std::size_t n = std::min(to.size(), p.bytes.size());
+    move_bytes(to.data(), p.bytes.data(), n);
+    to = to.subspan(n);
+  }
 }
 
 }  // namespace
@@ -111,15 +123,26 @@ void SpanList::release(bool touched) {
     if (p.origin == Origin::kDevice && written) host_->dm_written(p.bytes);
   }
   pieces_.clear();
+  shared_ = nullptr;
   size_ = 0;
 }
 
+void SpanList::refer_to(SharedPayload& payload) {
+  assert(empty());
+  shared_ = &payload;
+  size_ = payload.size();
+}
+
+// Calls use() with the pieces of this list, or of the payload that it refers to.
+template <class Use>
+void SpanList::with_pieces(Use use) const {
+  if (shared_ != nullptr) [[unlikely]]
+    return shared_->read(use);
+  use(Pieces(pieces_));
+}
+
 void SpanList::copy_to(std::span<std::byte> to) const {
-  for (const Piece& p : pieces_) {
-    const std::size_t n = std::min(to.size(), p.bytes.size());
-    move_bytes(to.data(), p.bytes.data(), n);
-    to = to.subspan(n);
-  }
+  with_pieces([&](Pieces pieces) { copy_pieces_to(pieces, to); });
 }
 
 void SpanList::copy_from(std::span<const std::byte> from) {
@@ -135,18 +158,19 @@ void SpanList::copy_from(std::span<const std::byte> from) {
 void SpanList::copy(const SpanList& from, SpanList& to) {
   const std::size_t total = static_cast<std::size_t>(std::min(from.size_, to.size_));
   if (total == 0) return;
-  if (from.pieces_.size() == 1 && to.pieces_.size() == 1) {
-    return copy_ending(Mover{}, to.pieces_[0].bytes.data(), from.pieces_[0].bytes.data(), total);
-  }
-  if (overlap(from, to)) {
-    // Copying piece by piece could overwrite the source of a later piece. Rare enough for a bounce
-    // buffer.
-    std::vector<std::byte> bounce(total);
-    from.copy_to(bounce);
-    to.copy_from(bounce);
-    return;
-  }
-  copy_pieces_ending(Mover{}, from.pieces(), to.pieces(), total);
+  from.with_pieces([&](Pieces pieces) {
+    if (pieces.size() == 1 && to.pieces_.size() == 1) {
+      return copy_ending(Mover{}, to.pieces_[0].bytes.data(), pieces[0].bytes.data(), total);
+    }
+    if (overlap(pieces, to.pieces_)) {
+      // Copying piece by piece could overwrite the source of a later piece. Rare enough for a
+      // bounce buffer.
+      std::vector<std::byte> bounce(total);
+      copy_pieces_to(pieces, bounce);
+      return to.copy_from(bounce);
+    }
+    copy_pieces_ending(Mover{}, pieces, to.pieces(), total);
+  });
 }
 
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add) {

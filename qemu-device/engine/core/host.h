@@ -104,6 +104,8 @@ class Host {
 [[nodiscard]] bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to);
 [[nodiscard]] bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from);
 
+class SharedPayload;
+
 // A list of mapped pieces of memory that form one byte sequence. clear() unmaps the pieces and
 // keeps the list's storage, so a long-lived list does not allocate.
 class SpanList {
@@ -127,12 +129,15 @@ class SpanList {
   // Appends the engine's own memory (a received frame, inline data).
   void append_plain(std::span<std::byte> bytes);
   void append_plain(std::span<const std::byte> bytes);  // never written: source lists only
+  // Makes the payload the content of an empty list, which is a source list without pieces.
+  void refer_to(SharedPayload& payload);
 
   // Unmaps everything; reports pieces mapped for writing as written in full.
   void clear();
   // Unmaps everything; reports nothing as written.
   void abandon();
 
+  [[nodiscard]] const Host& host() const { return *host_; }
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::span<const Piece> pieces() const { return pieces_; }
@@ -145,8 +150,11 @@ class SpanList {
 
  private:
   void release(bool touched);
+  template <class Use>
+  void with_pieces(Use use) const;
   Host* host_;
   std::vector<Piece> pieces_;
+  SharedPayload* shared_ = nullptr;
   std::uint64_t size_ = 0;
 };
 

@@ -29,7 +29,7 @@ Port::~Port() = default;
 template <class Use>
 void Port::finish(DataPath& lane, const WireFrame& frame, Use use) {
   // A train is longer than each of its packets, but for their padding.
-  lane.finished.resize(std::max(frame.bytes.size(), frames::kMinFrame));
+  lane.finished.resize(std::max(frame.size(), frames::kMinFrame));
   if (!tern::finish(frame, lane.finished, use)) lane.counters.add(TERN_CNT_RX_MALFORMED);
 }
 
@@ -84,8 +84,7 @@ void Port::accept(DataPath& lane, const WireFrame& from, bool inside) {
   route.local = inside;
   // Multicast frames also go to the Ethernet function, which serves its sniffers itself.
   if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
-  switch (
-      parse_packet(frame, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff, from.train)) {
+  switch (parse_packet(from, at, packet, from.finished() ? icrc_mode : IcrcMode::kOff)) {
     case ParseResult::kOkBadIcrc:
       lane.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
@@ -159,6 +158,7 @@ std::uint32_t Port::dispatch(DataPath& lane, Packet& packet, const Qp* except) {
 
 std::uint32_t Port::emit(DataPath& lane, Packet& packet) {
   const std::uint32_t train = std::exchange(packet.train, 1);
+  List<SharedPayload>* const share = std::exchange(packet.share, nullptr);
   const std::uint32_t cost =
       static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
   lane.charge(cost);
@@ -173,6 +173,15 @@ std::uint32_t Port::emit(DataPath& lane, Packet& packet) {
   if (faults_ != nullptr) [[unlikely]] {
     faults_->emit(packet, lane.take_ip_ids(1));
     if (packet.route.local) return 1;
+  } else if (share != nullptr && !packet.route.local) {
+    const auto room = lane.effects->begin_frame(kMaxFrameOverhead);
+    packet.train = train;
+    const auto [len, offset] = serialize_headers(packet, lane.take_ip_ids(train), room);
+    packet.train = 1;
+    SharedPayload& shared =
+        lane.effects->commit_shared(len, packet.payload, offset, lane.now(), train);
+    shared.end = packet.psn.plus(train);
+    share->push_back(shared.queue);
   } else if (!packet.route.local || capture_) {
     const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const Icrc icrc = unfinished_ && !capture_ ? Icrc::kDeferred : Icrc::kPresent;

@@ -4,6 +4,7 @@
 // declared here and defined in datapath/datapath.cc.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -79,6 +80,24 @@ class Context {
   // frames that the host passes to the engine.
   void charge_sender(std::uint64_t cost) { received += cost; }
 
+  // ---- shared payload (core/shared_payload.h) ----
+  static constexpr std::uint64_t kShareNone = UINT64_MAX;
+  // Whether a frame may leave `payload` in place: it is long enough, and in memory of the guest or
+  // of the device.
+  [[nodiscard]] bool may_share(const SpanList& payload) const;
+  // The queue for payload that requester `owner` shares, the oldest first. `queue`: its number, if
+  // `owner` had one before. Null if the next few are in use. A requester needs one only while it
+  // shares.
+  [[nodiscard]] List<SharedPayload>* share_queue(const void* owner, std::uint8_t& queue);
+  // The same, null if nothing is in it.
+  [[nodiscard]] const List<SharedPayload>* shared_by(const void* owner, std::uint8_t queue) const {
+    const ShareQueue& own = share_queues_[queue];
+    return own.owner == owner && !own.payloads.empty() ? &own.payloads : nullptr;
+  }
+  // Takes all shared payload back: software may then reuse the memory.
+  void unshare();
+  [[nodiscard]] bool shares() const;
+
   // ---- packets ----
   // Sends a packet on its route: as a frame to the wire, or directly to the local QP. With the
   // capture tap on, a looped-back packet also becomes a frame, for the capture only. A multicast
@@ -153,12 +172,13 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents& async_events;
   PageFaults& page_faults;
-  UarPages uars;               // this lane's queues by doorbell page; lane 0 allocates the pages
-  Memory::Missing missing;     // set by the access that met an absent page, for its fault
-  List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
-  List<Cq> failed_cqs;         // some of their users are not notified; DataPath::notify_cq_users()
-  List<TagList> tag_lists;     // with operations to execute
-  unsigned cut_large = 0;      // Device::cut_large_frames()
+  UarPages uars;            // this lane's queues by doorbell page; lane 0 allocates the pages
+  Memory::Missing missing;  // set by the access that met an absent page, for its fault
+  List<Cq> written_cqs;     // CQs with an EQ that got CQEs in this call; DataPath::read_arms()
+  List<Cq> failed_cqs;      // some of their users are not notified; DataPath::notify_cq_users()
+  List<TagList> tag_lists;  // with operations to execute
+  unsigned cut_large = 0;   // Device::cut_large_frames()
+  std::uint64_t share_from = kShareNone;  // Device::share_payload(): bytes
   std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
   std::uint64_t received = 0;  // sum of charge_sender()
   const std::uint8_t lane;     // its number
@@ -183,6 +203,13 @@ class Context {
   bool trains_;
 
  private:
+  struct ShareQueue {
+    const void* owner = nullptr;
+    List<SharedPayload> payloads;
+  };
+  std::array<ShareQueue, 64> share_queues_;
+  std::uint8_t next_share_queue_ = 0;
+  bool used_share_queue_ = false;  // since unshare()
   Nanos now_ = 0;
   bool time_known_ = false;  // whether now_ is valid
   std::uint32_t step_ = 0;   // cost of the work since the clock was read

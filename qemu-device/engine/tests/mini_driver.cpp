@@ -43,6 +43,7 @@ TestNode::TestNode(Sim& simulation, const NodeOptions& options, unsigned id)
               options.dm_size),
       Driver(id),
       options_(options) {
+  if (options.share_payload) device.share_payload(1);
   if (options.bring_up) bring_up();
 }
 

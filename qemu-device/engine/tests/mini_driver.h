@@ -39,6 +39,7 @@ struct NodeOptions {
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;
   bool unfinished_frames = false;
+  bool share_payload = false;
   unsigned lanes = 0;  // 0: as many as TERN_SIM_LANES says, or one
   Nanos doorbell_cost = Config{}.doorbell_cost;
   std::uint32_t link_speed = Config{}.link_speed;

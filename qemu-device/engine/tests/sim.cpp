@@ -113,6 +113,9 @@ void SimNode::collect(DataPath& lane) {
   if (events_) events_->drain();
   Effects& fx = *lane.effects;
   if (fx.empty()) return;
+  const bool shares = std::ranges::any_of(
+      fx.frames(), [](const Effects::Frame& f) { return f.payload != nullptr; });
+  EffectsBatch* const batch = shares ? lane.take_effects() : nullptr;  // which then has fx
   for (const Effects::Frame& f : fx.frames()) {
     const auto bytes = fx.bytes(f);
     if (sim.pcap_ && f.shown && !f.received && sim.pcap_left_ > 0) {
@@ -127,8 +130,13 @@ void SimNode::collect(DataPath& lane) {
       EXPECT_EQ(f.time, host.clock) << "an old time stamp";
       WireFrame frame{bytes, f.icrc, f.train};
       frame.mss = f.mss;
+      frame.payload = f.payload;
       sim.stats.trains += f.train > 1;
-      f.train > 1 && !sim.whole_trains ? sim.send_packets(*this, frame) : sim.send(*this, frame);
+      std::shared_ptr<Sim::Sharing> sharing;
+      if (f.payload != nullptr && batch->hold())
+        sharing = std::make_shared<Sim::Sharing>(frame, *batch);
+      f.train > 1 && !sim.whole_trains ? sim.send_packets(*this, frame, sharing)
+                                       : sim.send(*this, frame, sharing);
     }
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
@@ -136,7 +144,7 @@ void SimNode::collect(DataPath& lane) {
     ++vectors_raised_[v];
     sim.record(TraceEntry::Kind::kInterrupt, index_, v);
   }
-  fx.clear();
+  batch != nullptr ? lane.free_effects(batch) : fx.clear();
 }
 
 // ---- wire ----
@@ -174,16 +182,21 @@ void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
 }
 
 // Sends the packets of a train, those of RoCE as frames without ICRC.
-void Sim::send_packets(SimNode& from, const WireFrame& made) {
-  std::vector<std::byte> storage(std::max(made.bytes.size(), frames::kMinFrame));
+void Sim::send_packets(SimNode& from, const WireFrame& made,
+                       const std::shared_ptr<Sharing>& sharing) {
+  std::vector<std::byte> storage(std::max(made.size(), frames::kMinFrame));
   const Icrc icrc = made.mss == 0 ? Icrc::kDeferred : Icrc::kPresent;
-  ASSERT_TRUE(
-      finish(made, storage, [&](std::span<const std::byte> frame) { send(from, {frame, icrc}); }));
+  std::uint32_t packet = 0;
+  ASSERT_TRUE(finish(made, storage, [&](std::span<const std::byte> frame) {
+    send(from, {frame, icrc}, sharing, packet++);
+  }));
 }
 
-void Sim::send(SimNode& from, const WireFrame& made) {
+void Sim::send(SimNode& from, const WireFrame& made, const std::shared_ptr<Sharing>& sharing,
+               std::uint32_t packet) {
   ++stats.sent;
-  auto bytes = std::make_shared<std::vector<std::byte>>(made.bytes.begin(), made.bytes.end());
+  auto bytes = std::make_shared<std::vector<std::byte>>(made.size());
+  made.copy_to(*bytes);
   Icrc icrc = made.icrc;
   if (!made.finished() && made.train == 1) write_icrc(*bytes);
   const std::span<const std::byte> frame = *bytes;
@@ -202,26 +215,39 @@ void Sim::send(SimNode& from, const WireFrame& made) {
     (*bytes)[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
   }
   Nanos when = from.tx_free_ + wire.latency;
+  const InFlight flying{.time = when,
+                        .order = 0,
+                        .from = from.index_,
+                        .bytes = std::move(bytes),
+                        .icrc = icrc,
+                        .train = made.train,
+                        .mss = made.mss,
+                        .sharing = sharing,
+                        .packet = packet};
   if (chance(wire.duplicate)) {
     ++stats.duplicated;
-    fly(from, bytes, when, icrc, made.train, made.mss);
+    fly(flying, when);
   }
   if (chance(wire.reorder)) {
     ++stats.reordered;
     when += wire.reorder_by;
   }
-  fly(from, std::move(bytes), when, icrc, made.train, made.mss);
+  fly(flying, when);
 }
 
 void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
   ++stats.sent;
-  fly(from, std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end()),
-      now_ + wire.latency, Icrc::kPresent);
+  fly({.time = 0,
+       .order = 0,
+       .from = from.index_,
+       .bytes = std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end())},
+      now_ + wire.latency);
 }
 
-void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
-              std::uint32_t train, std::uint16_t mss) {
-  flying_.push({when, order_++, from.index_, std::move(bytes), icrc, train, mss, false});
+void Sim::fly(InFlight frame, Nanos when) {
+  frame.time = when;
+  frame.order = order_++;
+  flying_.push(std::move(frame));
 }
 
 // Returns whether the frame is in the queue now, or lost.
@@ -230,7 +256,9 @@ bool Sim::enter_queue(const InFlight& f, unsigned to) {
   if (when == kNever) {
     ++stats.lost;
   } else if (when > now_) {
-    flying_.push({when, order_++, f.from, f.bytes, f.icrc, f.train, f.mss, true});
+    InFlight queued = f;
+    queued.queued = true;
+    fly(std::move(queued), when);
   } else {
     return false;
   }
@@ -248,6 +276,20 @@ std::vector<std::byte> without_icrc(std::vector<std::byte> frame) {
 
 }  // namespace
 
+// Compares a frame as it was sent with what its sender's memory makes of it now.
+void Sim::check_shared(const InFlight& f) {
+  ++stats.shared;
+  if (f.train == 1 && f.icrc == Icrc::kPresent) return;  // damaged
+  std::vector<std::byte> now(f.bytes->size());
+  if (f.train > 1) {
+    f.sharing->frame().copy_to(now);
+  } else {
+    Train::parse(f.sharing->frame())->write(f.packet, now);
+    if (now != *f.bytes) mark_congestion(now, *find_parts(now));
+  }
+  EXPECT_EQ(now, *f.bytes) << "the payload changed on the way";
+}
+
 // Like a switch: delivers to the owner of the address, or floods if there is none.
 void Sim::deliver(const InFlight& f) {
   SimNode* owner = nullptr;
@@ -259,11 +301,14 @@ void Sim::deliver(const InFlight& f) {
   for (SimNode* const n : nodes_) {
     if (!n || n->index_ == f.from || (owner && n != owner)) continue;
     ++stats.delivered;
+    if (f.sharing != nullptr) check_shared(f);
     if (tracing) record(TraceEntry::Kind::kDelivered, n->index_, hash_bytes(*f.bytes));
     if (tap) tap(*n, *f.bytes, false);
     stats.deferred += f.icrc == Icrc::kDeferred;
     if (f.train == 1 && f.icrc == Icrc::kDeferred) {
       n->receive({without_icrc(*f.bytes), f.icrc});
+    } else if (f.sharing != nullptr && f.train > 1) {
+      n->receive(f.sharing->frame());
     } else {
       WireFrame frame{*f.bytes, f.icrc, f.train};
       frame.mss = f.mss;

@@ -161,11 +161,32 @@ class Sim {
     std::uint64_t delivered = 0;
     std::uint64_t deferred = 0;  // delivered without their ICRC
     std::uint64_t trains = 0;    // made
+    std::uint64_t shared = 0;    // delivered, made with their payload elsewhere
   };
   Stats stats;
 
  private:
   friend class SimNode;
+  // Keeps the payload that a frame refers to until it has been delivered or lost.
+  class Sharing {
+   public:
+    Sharing(const WireFrame& frame, EffectsBatch& batch)
+        : frame_(frame), headers_(frame.bytes.begin(), frame.bytes.end()), batch_(batch) {
+      frame_.bytes = headers_;
+    }
+    ~Sharing() {
+      frame_.payload->finish();
+      batch_.release(1);
+    }
+    Sharing(const Sharing&) = delete;
+    Sharing& operator=(const Sharing&) = delete;
+    [[nodiscard]] const WireFrame& frame() const { return frame_; }
+
+   private:
+    WireFrame frame_;
+    std::vector<std::byte> headers_;
+    EffectsBatch& batch_;
+  };
   struct InFlight {
     Nanos time;
     std::uint64_t order;  // number of the transmission; breaks ties
@@ -174,7 +195,9 @@ class Sim {
     Icrc icrc = Icrc::kPresent;                     // as the receiver gets it
     std::uint32_t train = 1;
     std::uint16_t mss = 0;
-    bool queued = false;  // behind the queue already
+    std::shared_ptr<Sharing> sharing = nullptr;  // null: the sender made `bytes`
+    std::uint32_t packet = 0;                    // of the train that shares
+    bool queued = false;                         // behind the queue already
     bool operator>(const InFlight& o) const {
       return time != o.time ? time > o.time : order > o.order;
     }
@@ -182,11 +205,12 @@ class Sim {
 
   unsigned attach(SimNode* node);
   void detach(SimNode* node);
-  void send(SimNode& from, const WireFrame& made);
-  void send_packets(SimNode& from, const WireFrame& made);
-  void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when, Icrc icrc,
-           std::uint32_t train = 1, std::uint16_t mss = 0);
+  void send(SimNode& from, const WireFrame& made, const std::shared_ptr<Sharing>& sharing,
+            std::uint32_t packet = 0);
+  void send_packets(SimNode& from, const WireFrame& made, const std::shared_ptr<Sharing>& sharing);
+  void fly(InFlight frame, Nanos when);
   void deliver(const InFlight& f);
+  void check_shared(const InFlight& f);
   bool enter_queue(const InFlight& f, unsigned to);
   void record(TraceEntry::Kind kind, unsigned node, std::uint64_t value);
   [[nodiscard]] Nanos next_event() const;

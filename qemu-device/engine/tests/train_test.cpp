@@ -34,7 +34,7 @@ void take(Outcome& out, TestCq& cq) {
   }
 }
 
-enum class Path { kLoopback, kWire };
+enum class Path { kLoopback, kWire, kShared };
 
 class Train : public ::testing::TestWithParam<std::tuple<std::uint8_t, Path>> {
  protected:
@@ -42,10 +42,11 @@ class Train : public ::testing::TestWithParam<std::tuple<std::uint8_t, Path>> {
   // Runs `work` on devices with a capture, which makes every packet, or on some without.
   template <class Work>
   static Outcome outcome_of(bool captured, Work work, const QpOptions& more = {}) {
-    const bool wire = std::get<1>(GetParam()) == Path::kWire;
+    const bool wire = std::get<1>(GetParam()) != Path::kLoopback;
+    const bool shares = std::get<1>(GetParam()) == Path::kShared;
     Sim sim;
     sim.whole_trains = true;
-    const NodeOptions each{.capture = captured, .unfinished_frames = true};
+    const NodeOptions each{.capture = captured, .unfinished_frames = true, .share_payload = shares};
     TestNode a(sim, each);
     TestNode b(sim, each);
     TestNode& node = wire ? b : a;
@@ -72,6 +73,7 @@ class Train : public ::testing::TestWithParam<std::tuple<std::uint8_t, Path>> {
     const bool allowed = a.device.datapath.allows_trains();
     EXPECT_TRUE(!captured || !allowed);
     EXPECT_EQ(sim.stats.trains != 0, wire && type() == TERN_QPT_RC && allowed);
+    EXPECT_EQ(sim.stats.shared != 0, shares && type() == TERN_QPT_RC && allowed);
     return out;
   }
   // `overflow`: a receive is too short. Its contents are undefined then, and how many packets are
@@ -97,12 +99,13 @@ class Train : public ::testing::TestWithParam<std::tuple<std::uint8_t, Path>> {
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::uint8_t, Path>>& test) {
   const auto [type, path] = test.param;
   return std::string(type == TERN_QPT_RC ? "Rc" : "Uc") +
-         (path == Path::kWire ? "Wire" : "Loopback");
+         std::array{"Loopback", "Wire", "Shared"}.at(static_cast<std::size_t>(path));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Train,
                          ::testing::Combine(::testing::Values(TERN_QPT_RC, TERN_QPT_UC),
-                                            ::testing::Values(Path::kLoopback, Path::kWire)),
+                                            ::testing::Values(Path::kLoopback, Path::kWire,
+                                                              Path::kShared)),
                          name_of);
 
 constexpr std::array<std::uint32_t, 9> kSizes = {
@@ -170,14 +173,19 @@ TEST_P(Train, ManyAtATime) {
 }
 
 // The wire loses, repeats and delays whole trains.
-TEST(TrainLoss, EveryByteArrives) {
+class TrainLoss : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Shared, TrainLoss, ::testing::Bool());
+
+TEST_P(TrainLoss, EveryByteArrives) {
   std::uint64_t harmed = 0;
+  const NodeOptions options{.unfinished_frames = true, .share_payload = GetParam()};
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
     Sim sim(seed);
     sim.whole_trains = true;
     sim.wire.loss = sim.wire.duplicate = sim.wire.reorder = 0.05;
-    TestNode a(sim, {.unfinished_frames = true});
-    TestNode b(sim, {.unfinished_frames = true});
+    TestNode a(sim, options);
+    TestNode b(sim, options);
     const auto [qa, qb] = rc_pair(a, b);
     TestMr& src = a.reg(kRegion);
     TestMr& dst = b.reg(2 * kRegion);

@@ -73,8 +73,10 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_send(const Packet& packet, c
   }
   // Invalidate only now, because storing the bytes may have needed the key. A repeated packet does
   // not reach this code.
-  if (t.ieth && !qp_.context().memory.invalidate_remote(who, packet.inv_rkey)) {
-    return Refusal::kNotInvalidated;
+  if (t.ieth) {
+    Context& context = qp_.context();
+    context.unshare();
+    if (!context.memory.invalidate_remote(who, packet.inv_rkey)) return Refusal::kNotInvalidated;
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
   return Refusal::kNone;

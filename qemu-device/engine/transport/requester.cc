@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
 #include "objects/context.h"
@@ -51,6 +52,11 @@ Requester::Requester(Connection& qp)
           qp.context().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {
 }
 
+Requester::~Requester() {
+  // Commands take shared payload back.
+  assert(qp_.context().shared_by(this, share_queue_) == nullptr);
+}
+
 void Requester::start() {
   SendQueue::start();
   sent_psn_ = window_psn_ = next_.psn;
@@ -59,6 +65,8 @@ void Requester::start() {
 }
 
 void Requester::move_to(Context& context) {
+  // The lane that it leaves lists the payload.
+  unshare();
   SendQueue::move_to(context);
   timer_.move_to(context.timers);
 }
@@ -66,6 +74,7 @@ void Requester::move_to(Context& context) {
 void Requester::reset() {
   SendQueue::reset();
   timer_.cancel();
+  unshare();
   reads_out_ = 0;
   rnr_wait_ = went_back_ = repeat_ = false;
 }
@@ -287,9 +296,26 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
     next_.packet += train;
     next_.psn = psn.plus(train);
   }
+  // Software may not change the bytes of a request before it is acknowledged.
+  if (train > 1 && qp_.context().may_share(packet.payload))
+    packet.share = qp_.context().share_queue(this, share_queue_);
   emit(packet.op, psn, train);
   packet.payload.clear();
   return true;
+}
+
+void Requester::unshare() {
+  const List<SharedPayload>* const queue = qp_.context().shared_by(this, share_queue_);
+  while (queue != nullptr && !queue->empty()) queue->front()->take_back();
+}
+
+// Call it before software learns that the packets before `psn` have been received: whoever
+// acknowledges a packet need not have received it.
+void Requester::unshare_before(Psn psn) {
+  const List<SharedPayload>* const queue = qp_.context().shared_by(this, share_queue_);
+  const std::uint32_t limit = offset_of(psn);
+  while (queue != nullptr && !queue->empty() && offset_of(queue->front()->end) <= limit)
+    queue->front()->take_back();
 }
 
 // ---- acknowledgements and responses ----
@@ -334,6 +360,7 @@ void Requester::mark_done(std::uint32_t index) {
 bool Requester::acknowledge_before(Psn psn) {
   const std::uint32_t limit = offset_of(psn);
   const Psn before = oldest_.psn;
+  unshare_before(psn);
   const bool complete = acknowledge(psn, limit);
   if (oldest_.psn != before) {
     // Any progress, even an implied one, resets the retry counters (IBTA 9.9.2.1.1).
@@ -495,6 +522,7 @@ bool Requester::retire() {
     if (next_.wqe == oldest_.wqe) pass(wqe);
     ++oldest_.wqe;
     qp_.context().charge_sender(kPacketCost);
+    if (!wqe.done) unshare();
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
       qp_.counters().add(TERN_CNT_REQ_CQE_ERROR);

@@ -15,11 +15,15 @@ namespace tern {
 class Requester final : public SendQueue {
  public:
   explicit Requester(Connection& qp);
+  ~Requester() override;
 
   void start() override;
   void reset() override;
   void path_changed() override;
-  void stop() override { timer_.cancel(); }
+  void stop() override {
+    timer_.cancel();
+    unshare();
+  }
   void move_to(Context& context) override;
   bool transmit(std::uint32_t& allowance) override;
   void fault_over(bool failed) override;
@@ -45,6 +49,8 @@ class Requester final : public SendQueue {
   bool unavailable(SendWqe& wqe, std::uint8_t status);
   bool send_data(SendWqe& wqe, std::uint32_t train);
   void emit(Op op, Psn psn, std::uint32_t train = 1);
+  void unshare();
+  void unshare_before(Psn psn);
 
   void on_ack(const Packet& packet);
   void on_nak(const Packet& packet);
@@ -76,7 +82,8 @@ class Requester final : public SendQueue {
   [[nodiscard]] bool in_flight(Psn psn) const { return offset_of(psn) < offset_of(sent_psn_); }
   SendWqe* wqe_of(Psn psn);
 
-  // The small members come first: they fill the end of the base class.
+  // The small members come first: they fill the end of the base class. The last one fills that of
+  // this class.
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_left_ = 0;
   TimerUse timer_use_ = TimerUse::kAck;
@@ -84,9 +91,10 @@ class Requester final : public SendQueue {
   bool repeat_ = false;     // go back once the page fault has ended
   bool went_back_ = false;  // since the last progress or timeout
   Timer timer_;
-  Psn sent_psn_;                 // one past the highest PSN sent (READ: of its response)
-  Psn window_psn_;               // start of the window of unacknowledged packets
-  std::uint32_t reads_out_ = 0;  // responds() WQEs before the cursor that are not done
+  Psn sent_psn_;                  // one past the highest PSN sent (READ: of its response)
+  Psn window_psn_;                // start of the window of unacknowledged packets
+  std::uint32_t reads_out_ = 0;   // responds() WQEs before the cursor that are not done
+  std::uint8_t share_queue_ = 0;  // Context::share_queue(), if it is this half's
 };
 
 }  // namespace tern

@@ -154,6 +154,7 @@ std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
       return memory.bind_mw(who, window_.segment<tern_bind_seg>(wqe.index)) ? TERN_CQE_SUCCESS
                                                                             : TERN_CQE_MW_BIND_ERR;
     case TERN_WR_LOCAL_INV:
+      qp_.context().unshare();
       done = memory.invalidate_local(who, wqe.inv_rkey);
       break;
     case TERN_WR_REG_MR: {

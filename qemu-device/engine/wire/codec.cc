@@ -364,19 +364,21 @@ ParseResult parse_route(std::span<const std::byte> frame, Route& route, FrameLay
 
 ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet, IcrcMode mode) {
   FrameLayout at;
-  if (locate(frame, at)) return parse_packet(frame, at, packet, mode);
+  if (locate(frame, at)) return parse_packet(WireFrame(frame), at, packet, mode);
   packet.payload.clear();
   return ParseResult::kNotRoce;
 }
 
-ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at, Packet& packet,
-                         IcrcMode mode, std::uint32_t train) {
+ParseResult parse_packet(const WireFrame& from, const FrameLayout& at, Packet& packet,
+                         IcrcMode mode) {
   packet.payload.clear();
-  const std::size_t udp_len = train == 1 ? packet_length(frame, at) : frame.size() - at.udp();
+  const std::span<const std::byte> frame = from.bytes;
+  const std::size_t udp_len = from.train == 1 ? packet_length(frame, at) : frame.size() - at.udp();
   if (udp_len < kUdp + kBth + kIcrc) return ParseResult::kMalformed;
   const auto covered = frame.subspan(at.ip, at.ip_header + udp_len - kIcrc);
   HeaderCursor cursor(frame.subspan(at.udp() + kUdp, udp_len - kUdp - kIcrc));
-  const std::size_t transport_bytes = cursor.rest().size();
+  const std::size_t elsewhere = from.payload == nullptr ? 0 : from.payload->size();
+  const std::size_t transport_bytes = cursor.rest().size() + elsewhere;
   const HeaderReader<kBth> bth(cursor.take<kBth>());
 
   const std::uint8_t opcode = bth.u8<0>();
@@ -386,7 +388,7 @@ ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at
   const std::size_t headers = t.header_bytes;
   const std::size_t pad = (bth.u8<1>() >> 4) & 3;
   if (!t.valid || (bth.u8<1>() & 0x0f) != 0 || transport_bytes % 4 != 0 ||
-      transport_bytes < headers + pad ||
+      transport_bytes < headers + pad + elsewhere ||
       !payload_fits(t, transport, op, transport_bytes - headers - pad, pad)) {
     return ParseResult::kMalformed;
   }
@@ -402,10 +404,14 @@ ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at
 
   packet.transport = transport;
   packet.op = op;
-  packet.train = train;
+  packet.train = from.train;
   read_bth(bth, packet);
   read_extensions(cursor, t, packet);
-  packet.payload.append_plain(cursor.rest().first(transport_bytes - headers - pad));
+  if (from.payload != nullptr) {
+    packet.payload.refer_to(*from.payload);
+  } else {
+    packet.payload.append_plain(cursor.rest().first(transport_bytes - headers - pad));
+  }
   return result;
 }
 
@@ -428,11 +434,18 @@ Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
   return {bth.u8<0>(), Qpn(bth.u24<5>()), Psn(bth.u24<9>())};
 }
 
-std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out,
-                      Icrc icrc) {
+namespace {
+
+struct Written {
+  std::size_t masked;               // bytes from the IP header to the BTH, both included
+  std::span<std::byte> from_ip;     // the rest of the frame from there
+  std::span<std::byte> behind_bth;  // and from there
+  std::span<std::byte> payload;     // and from there
+};
+
+// Writes all headers. The length of a train's payload need not fit into their fields.
+Written write_headers(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out) {
   const Route& route = packet.route;
-  const auto payload = static_cast<std::size_t>(packet.payload.size());
-  // That of a train need not fit into the fields.
   const std::size_t udp_len = packet.train == 1 ? udp_length(packet) : 0;
   const std::size_t ip_len = std::max<std::size_t>(udp_len, kUdp);
   HeaderCursor cursor(out);
@@ -448,23 +461,39 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   udp.u16<2>(kRoceUdpPort);
   udp.u16<4>(static_cast<std::uint16_t>(udp_len));
   udp.u16<6>(0);  // no checksum: the ICRC covers more
-  write_bth(HeaderWriter<kBth>(cursor.take<kBth>()), packet, pad_of(payload));
+  write_bth(HeaderWriter<kBth>(cursor.take<kBth>()), packet,
+            pad_of(static_cast<std::size_t>(packet.payload.size())));
   const std::size_t masked = from_ip.size() - cursor.rest().size();
   const auto behind_bth = cursor.rest();
   write_extensions(cursor, traits(packet.transport, packet.op), packet);
+  return {masked, from_ip, behind_bth, cursor.rest()};
+}
 
-  packet.payload.copy_to(cursor.rest().first(payload));
-  const auto padding = cursor.rest().subspan(payload, pad_of(payload));
+}  // namespace
+
+std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out,
+                      Icrc icrc) {
+  const auto payload = static_cast<std::size_t>(packet.payload.size());
+  const Written at = write_headers(packet, ip_id, out);
+  packet.payload.copy_to(at.payload.first(payload));
+  const auto padding = at.payload.subspan(payload, pad_of(payload));
   std::ranges::fill(padding, std::byte{0});
-  const std::size_t covered = behind_bth.size() - cursor.rest().size() + payload + padding.size();
+  const std::size_t covered = at.behind_bth.size() - at.payload.size() + payload + padding.size();
   std::uint32_t crc = 0;
   if (icrc == Icrc::kPresent)
-    crc = icrc_of(from_ip.first(masked), route.ipv4, behind_bth.first(covered));
-  HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
+    crc = icrc_of(at.from_ip.first(at.masked), packet.route.ipv4, at.behind_bth.first(covered));
+  HeaderWriter<kIcrc>(at.behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
 
-  std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;
+  std::size_t len = out.size() - at.behind_bth.size() + covered + kIcrc;
   for (; len < frames::kMinFrame; ++len) out[len] = std::byte{0};
   return len;
+}
+
+HeadersOnly serialize_headers(const Packet& train, std::uint16_t ip_id, std::span<std::byte> out) {
+  const std::size_t offset = out.size() - write_headers(train, ip_id, out).payload.size();
+  const std::size_t tail = pad_of(static_cast<std::size_t>(train.payload.size())) + kIcrc;
+  std::ranges::fill(out.subspan(offset, tail), std::byte{0});
+  return {offset + tail, offset};
 }
 
 std::uint32_t frame_bytes(const Packet& packet) {

@@ -57,9 +57,9 @@ struct FrameLayout {
 // Decodes the rest of such a frame: every member of `packet` except its route. Checks opcode and
 // lengths before it computes the ICRC (IBTA 9.6, A17.3). The payload refers to `frame`. On any
 // result other than kOk and kOkBadIcrc, `packet` keeps its members and only its payload is cleared.
-// `train`: packets in the frame (wire/train.h); more than one have no ICRC.
-[[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, const FrameLayout& at,
-                                       Packet& packet, IcrcMode mode, std::uint32_t train = 1);
+// A train has no ICRC.
+[[nodiscard]] ParseResult parse_packet(const WireFrame& frame, const FrameLayout& at,
+                                       Packet& packet, IcrcMode mode);
 // The same for a frame whose layout the caller does not have.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet,
                                        IcrcMode mode = IcrcMode::kCheck);
@@ -99,6 +99,14 @@ inline void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
 // and computes the ICRC right after the copy, unless it is deferred. A hop limit of 0 becomes 64.
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
                                     std::span<std::byte> out, Icrc icrc = Icrc::kPresent);
+// Lengths of a train's frame whose payload is not in it.
+struct HeadersOnly {
+  std::size_t size;
+  std::size_t offset;  // of the payload
+};
+// Writes such a frame to `out`, which has kMaxFrameOverhead bytes.
+[[nodiscard]] HeadersOnly serialize_headers(const Packet& train, std::uint16_t ip_id,
+                                            std::span<std::byte> out);
 
 // Builds the 40 bytes before the payload in a UD receive buffer (IBTA A17.4.5.1): the frame's IPv6
 // header, or 20 zero bytes and the IPv4 header with a valid checksum.

@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "core/host.h"
+#include "core/list.h"
+#include "core/shared_payload.h"
 #include "core/types.h"
 
 namespace tern {
@@ -151,6 +153,9 @@ struct Packet {
 
   Route route;
   SpanList payload;  // without padding
+  // To send: the payload may be shared (core/shared_payload.h), and this queue collects it. Null:
+  // it is copied.
+  List<SharedPayload>* share = nullptr;
   // One Packet may stand for `train` consecutive packets of a message. It carries the payload of
   // all of them, and its opcode says whether they include the first and the last of the message.
   // See Context::max_train().

@@ -50,7 +50,9 @@ Op last_of(Op op) {
 
 }  // namespace
 
-std::optional<Train> Train::parse(std::span<const std::byte> frame, std::uint32_t packets) {
+std::optional<Train> Train::parse(const WireFrame& from) {
+  const std::span<const std::byte> frame = from.bytes;
+  const std::uint32_t packets = from.train;
   Train train;
   Route route;
   if (packets < 2 || parse_route(frame, route, train.at_) != ParseResult::kOk) return {};
@@ -64,8 +66,14 @@ std::optional<Train> Train::parse(std::span<const std::byte> frame, std::uint32_
   const std::size_t headers = train.bth() + t.header_bytes;
   if (frame.size() < headers + pad + kIcrc) return {};
   train.payload_ = frame.subspan(headers, frame.size() - headers - pad - kIcrc);
+  train.size_ = train.payload_.size();
+  if (from.payload != nullptr) {
+    if (train.size_ != 0) return {};
+    train.shared_ = from.payload;
+    train.size_ = from.payload->size();
+  }
   // Path MTUs are powers of two.
-  const std::size_t all = train.payload_.size();
+  const std::size_t all = train.size_;
   train.mtu_ = std::bit_ceil((all + packets - 1) / packets);
   if (all > kMaxBytes || all <= (packets - 1) * train.mtu_) return {};
   return train;
@@ -86,14 +94,8 @@ std::uint8_t Train::opcode(std::uint32_t i) const {
                                    static_cast<unsigned>(op(i)));
 }
 
-std::span<const std::byte> Train::payload(std::uint32_t i) const {
-  assert(i < packets_);
-  const std::size_t offset = i * mtu_;
-  return payload_.subspan(offset, std::min(mtu_, payload_.size() - offset));
-}
-
 std::size_t Train::bytes(std::uint32_t i) const {
-  const std::size_t payload = this->payload(i).size();
+  const std::size_t payload = payload_bytes(i);
   return std::max(frames::kMinFrame,
                   bth() + traits_of(opcode(i)).header_bytes + payload + pad_of(payload) + kIcrc);
 }
@@ -123,12 +125,12 @@ void Train::copy_extensions(const OpTraits& to, std::span<std::byte> out) const 
 
 void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
   assert(out.size() == bytes(i));
-  const auto piece = payload(i);
-  const std::size_t pad = pad_of(piece.size());
+  const std::size_t payload = payload_bytes(i);
+  const std::size_t pad = pad_of(payload);
   const std::uint8_t opcode = this->opcode(i);
   const OpTraits& t = traits_of(opcode);
   const std::size_t data = bth() + t.header_bytes;
-  const std::size_t icrc = data + piece.size() + pad;
+  const std::size_t icrc = data + payload + pad;
 
   std::ranges::copy(frame_.first(bth() + kBth), out.begin());
   const auto udp_len = static_cast<std::uint16_t>(icrc + kIcrc - at_.udp());
@@ -157,8 +159,12 @@ void Train::write(std::uint32_t i, std::span<std::byte> out, Icrc with) const {
   frames::put16(bth, kPsn + 1, static_cast<std::uint16_t>(next));
 
   copy_extensions(t, out.subspan(this->bth() + kBth, t.header_bytes - kBth));
-  std::ranges::copy(piece, out.subspan(data).begin());
-  std::ranges::fill(out.subspan(data + piece.size()), std::byte{0});
+  if (shared_ != nullptr) {
+    shared_->copy_to(i * mtu_, out.subspan(data, payload));
+  } else {
+    std::ranges::copy(payload_.subspan(i * mtu_, payload), out.subspan(data).begin());
+  }
+  std::ranges::fill(out.subspan(data + payload), std::byte{0});
   if (with == Icrc::kPresent) write_icrc(out, FrameParts{at_.ip, this->bth(), icrc, at_.ipv4});
 }
 

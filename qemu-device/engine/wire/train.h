@@ -25,10 +25,9 @@ class Train {
   // Limit of a train's payload, in bytes: an eighth of what waits in a port of ternd by default.
   static constexpr std::uint32_t kMaxBytes = 64 * 1024;
 
-  // Returns nothing if the frame is no train of that many packets. The frame must outlive the
-  // object.
-  [[nodiscard]] static std::optional<Train> parse(std::span<const std::byte> frame,
-                                                  std::uint32_t packets);
+  // Returns nothing if the frame is no train of as many packets as it says. Its bytes must outlive
+  // the object.
+  [[nodiscard]] static std::optional<Train> parse(const WireFrame& frame);
 
   [[nodiscard]] std::uint32_t packets() const { return packets_; }
   // Bytes of the frames of all packets.
@@ -43,11 +42,15 @@ class Train {
   [[nodiscard]] std::size_t bth() const { return at_.udp() + frames::kUdp; }  // offset
   [[nodiscard]] Op op(std::uint32_t i) const;
   [[nodiscard]] std::uint8_t opcode(std::uint32_t i) const;
-  [[nodiscard]] std::span<const std::byte> payload(std::uint32_t i) const;
+  [[nodiscard]] std::size_t payload_bytes(std::uint32_t i) const {
+    return std::min(mtu_, size_ - i * mtu_);
+  }
   void copy_extensions(const OpTraits& to, std::span<std::byte> out) const;
 
   std::span<const std::byte> frame_;
-  std::span<const std::byte> payload_;  // the payload of all packets
+  std::span<const std::byte> payload_;  // of all packets, unless it is shared
+  SharedPayload* shared_ = nullptr;
+  std::size_t size_ = 0;  // bytes of it
   FrameLayout at_;
   std::uint32_t packets_ = 0;
   std::size_t mtu_ = 0;  // payload of all packets but the last
@@ -75,7 +78,7 @@ template <class Use>
     return true;
   }
   if (frame.mss != 0) return divide(frames::TcpTrain::parse(frame.bytes, frame.train, frame.mss));
-  return divide(Train::parse(frame.bytes, frame.train));
+  return divide(Train::parse(frame));
 }
 
 }  // namespace tern

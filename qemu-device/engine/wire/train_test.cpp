@@ -80,7 +80,7 @@ class TrainTest : public ::testing::Test {
   }
   void check(const Shape& s) {
     const auto whole = frame(s, {});
-    const auto train = Train::parse(whole, s.packets);
+    const auto train = Train::parse({whole, Icrc::kDeferred, s.packets});
     ASSERT_TRUE(train);
     ASSERT_EQ(train->packets(), s.packets);
     for (std::uint32_t i = 0; i < s.packets; ++i) {
@@ -115,19 +115,19 @@ TEST_F(TrainTest, DividesIntoItsPackets) {
 TEST_F(TrainTest, RefusesOtherFrames) {
   const Shape shape{Transport::kRc, kKinds[5], 1024, 4, 1024, true, 0xffff};
   const auto whole = frame(shape, {});
-  ASSERT_TRUE(Train::parse(whole, 4));
-  EXPECT_FALSE(Train::parse(whole, 0));
-  EXPECT_FALSE(Train::parse(whole, 1));
-  EXPECT_FALSE(Train::parse(whole, 4097)) << "more packets than bytes";
+  ASSERT_TRUE(Train::parse({whole, Icrc::kDeferred, 4}));
+  EXPECT_FALSE(Train::parse({whole, Icrc::kDeferred, 0}));
+  EXPECT_FALSE(Train::parse({whole, Icrc::kDeferred, 1}));
+  EXPECT_FALSE(Train::parse({whole, Icrc::kDeferred, 4097})) << "more packets than bytes";
   for (std::size_t bytes = 0; bytes < 60; ++bytes)
-    EXPECT_FALSE(Train::parse(std::span(whole).first(bytes), 2)) << bytes;
+    EXPECT_FALSE(Train::parse({std::span(whole).first(bytes), Icrc::kDeferred, 2})) << bytes;
   for (const auto& [transport, op] : {std::pair{Transport::kRc, Op::kAck},
                                       {Transport::kRc, Op::kReadRequest},
                                       {Transport::kRc, Op::kFetchAdd},
                                       {Transport::kUd, Op::kSendOnly},
                                       {Transport::kRc, Op::kAtomicWrite}}) {
     const Shape other{transport, {op, op, op, op}, 1024, 2, 1024, true, 0xffff};
-    EXPECT_FALSE(Train::parse(frame(other, {}), 2)) << static_cast<int>(op);
+    EXPECT_FALSE(Train::parse({frame(other, {}), Icrc::kDeferred, 2})) << static_cast<int>(op);
   }
 }
 
@@ -140,7 +140,8 @@ TEST_F(TrainTest, AnyBytes) {
                        {});
     for (unsigned i = 0; i < 3; ++i) whole[random() % 90] = static_cast<std::byte>(random());
     whole.resize(whole.size() - random() % 300);
-    const auto train = Train::parse(whole, 2 + static_cast<std::uint32_t>(random() % 4));
+    const auto train =
+        Train::parse({whole, Icrc::kDeferred, 2 + static_cast<std::uint32_t>(random() % 4)});
     for (std::uint32_t i = 0; train && i < train->packets(); ++i) {
       std::vector<std::byte> out(train->bytes(i));
       train->write(i, out);

@@ -29,7 +29,7 @@ class TrainTest : public testing::Test {
 
   TrainTest() {
     fabric.set_clock([this] { return now; });
-    const Train parts = *Train::parse(bytes, kPackets);
+    const Train parts = *Train::parse({bytes, Icrc::kDeferred, kPackets});
     for (std::uint32_t i = 0; i < kPackets; ++i) {
       packets.emplace_back(parts.bytes(i));
       parts.write(i, packets.back());

@@ -113,6 +113,18 @@ TEST(StormSelf, UnfinishedFramesChangeNothing) {
   }
 }
 
+TEST(StormSelf, SharedPayloadChangesNothing) {
+  for (const std::uint64_t seed : {5, 6, 8}) {
+    const StormOptions options{
+        .seed = seed, .packets = 20'000, .trace = true, .unfinished_frames = true};
+    StormOptions other = options;
+    other.share_payload = true;
+    const StormResult shared = run_storm(other);
+    EXPECT_EQ(run_storm(options).trace, shared.trace) << seed;
+    EXPECT_GT(shared.wire.shared, 100U);
+  }
+}
+
 class StormOracle : public ::testing::TestWithParam<Plant> {};
 
 TEST_P(StormOracle, Notices) {

@@ -102,7 +102,7 @@ void World::set_wire() {
 void World::add_node() {
   Node& n = nodes_.emplace_back();
   // However many marks there are: a packet of a flow takes less time than most timers.
-  NodeOptions options{.unfinished_frames = o_.unfinished_frames};
+  NodeOptions options{.unfinished_frames = o_.unfinished_frames, .share_payload = o_.share_payload};
   EXPECT_TRUE(options.congestion.set(TERN_CC_RP_MIN_RATE, 1'000));
   n.node = std::make_unique<TestNode>(sim_, options);
   TestNode& node = *n.node;

@@ -61,6 +61,7 @@ struct StormOptions {
   Plant plant = Plant::kNone;
   bool trace = false;  // compute StormResult::trace
   bool unfinished_frames = false;
+  bool share_payload = false;
 };
 
 struct StormResult {
