@@ -49,7 +49,8 @@ def start_daemons(lab):
             for m in here:
                 paths.append(adapter_socket(lab, m, n))
                 command += [
-                    "--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])
+                    "--adapter",
+                    ",".join([paths[-1], "zero-copy=on", *adapter_properties(m, n, opt, lab.run)])
                 ]
             # A share for each adapter, and one for an adapter that a test adds.
             command += [

@@ -86,6 +86,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
     if (first == nullptr) port_.reset(&home().port());
   }
   port_->set_policy(config_.port);
+  port_->set_zero_copy(config_.zero_copy);
   if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
   if (!config_.pcap.empty() && !files_.pcap) files_.pcap = create_file(config_.pcap);
   // One hypervisor at a time: the next ones wait in connect().
@@ -111,6 +112,7 @@ void Adapter::make_engine() {
   if (!engine_->set_faults(config_.faults, why))
     throw std::invalid_argument("property 'faults': " + why);
   engine_->port.icrc_mode = config_.icrc;
+  if (config_.zero_copy) engine_->share_payload();
 }
 
 void Adapter::log_events(Descriptor file) {
@@ -202,6 +204,8 @@ void Adapter::loop() {
   running_.notify_one();
   home().loop();
   for (const auto& lane : lanes_) lane->runner().stop();
+  // Other adapters may have frames that refer to the hypervisor's memory.
+  engine_->dma_invalidate(0, UINT64_MAX);
   // Close it here, because a hypervisor with many regions makes this slow.
   function_->close();
   ended_.release();
@@ -278,13 +282,15 @@ void Adapter::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
 
 void Adapter::memory_added(const GuestMemory::Region& region) {
   const Access access(*this);
+  // A thread that reads shared payload may search the list of regions (GuestMemory::borrow()).
+  engine_->dma_invalidate(region.addr, region.len);
   if (memory_.add(region)) memory_.update(engine_host_);
 }
 
 void Adapter::memory_removed(const GuestMemory::Region& region) {
   const Access access(*this);
-  if (memory_.remove(region.addr)) memory_.update(engine_host_);
   engine_->dma_invalidate(region.addr, region.len);
+  if (memory_.remove(region.addr)) memory_.update(engine_host_);
 }
 
 void Adapter::reset() {
@@ -298,7 +304,7 @@ void Adapter::power_changed(bool bus_master, bool awake) {
   const Access access(*this);
   memory_.allow(bus_master);
   memory_.update(engine_host_);
-  if (!bus_master) engine_->dma_invalidate(0, UINT64_MAX);
+  if (!bus_master || !awake) engine_->dma_invalidate(0, UINT64_MAX);
   for (const auto& lane : lanes_) lane->runner().set_awake(awake);
 }
 

@@ -166,6 +166,10 @@ constexpr auto kTexts = std::to_array<TextProperty>({
     {"lanes", [](auto& c, auto n, auto v) { c.engine.lanes = number(n, v, 1, kMaxLanes); },
      "threads that serve queue pairs, 1 to 16; those of a protection domain share one (one for "
      "four processors, and at most 4)"},
+    {"zero-copy",
+     [](auto& c, auto n, auto v) { c.zero_copy = one_of(n, v, {"on", "off"}) == "on"; },
+     "whether this adapter and others with zero-copy=on copy payload straight from the memory of "
+     "each other's guests; their hypervisors can make each other wait (off)"},
     {"congestion",
      [](auto& c, auto n, auto v) { c.engine.congestion = parse_congestion_of(n, v); }},
     {"pcap", [](auto& c, auto, auto v) { c.pcap = v; }},

@@ -19,7 +19,8 @@ struct AdapterConfig {
   std::string path;  // of the socket
   std::string user;  // who may connect, and the group that may
   std::string group;
-  std::string name;  // of the port: the socket's file name without its suffix
+  std::string name;        // of the port: the socket's file name without its suffix
+  bool zero_copy = false;  // Port::set_zero_copy()
   // The engine's properties, its address, lanes and congestion control; without device memory.
   Config engine;
   bool poll = find_property("poll")->initial != 0;

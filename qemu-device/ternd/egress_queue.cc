@@ -131,13 +131,18 @@ bool EgressQueue::put_reference(const WireFrame& frame, std::size_t bytes, std::
   std::uint64_t in = in_.load(std::memory_order_relaxed);
   std::byte* const record = room(in, kSize, limit);
   if (record == nullptr || !batch.hold()) return false;
-  const Header header{static_cast<std::uint32_t>(frame.bytes.size()),
+  const Header header{static_cast<std::uint32_t>(frame.size()),
                       static_cast<std::uint32_t>(kSize) | kReference | flags, time};
-  const Reference reference{frame.bytes.data(), &batch, static_cast<std::uint32_t>(bytes),
-                            frame.train, frame.mss};
+  const Reference reference{.data = frame.bytes.data(),
+                            .batch = &batch,
+                            .payload = frame.payload,
+                            .len = static_cast<std::uint32_t>(frame.bytes.size()),
+                            .bytes = static_cast<std::uint32_t>(bytes),
+                            .train = frame.train,
+                            .mss = frame.mss};
   std::memcpy(record, &header, sizeof(header));
   std::memcpy(record + sizeof(header), &reference, sizeof(reference));
-  publish_record(in, frame.bytes.size(), kSize);
+  publish_record(in, frame.size(), kSize);
   return true;
 }
 
@@ -146,7 +151,7 @@ bool EgressQueue::put_train(const WireFrame& frame, std::size_t bytes, std::uint
   assert(batch.can_hold());
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
-  return fits(frame.bytes.size(), limit) &&
+  return fits(frame.size(), limit) &&
          put_reference(frame, bytes, time, limit, batch, flags_of(frame));
 }
 
@@ -187,9 +192,9 @@ void EgressQueue::prefetch(std::uint64_t position) const {
   if (position == in_seen_) return;
   const Header header = header_at(position);
   if ((header.size & kReference) == 0 || header.len == kFiller) return;
-  const std::byte* const data = reference_at(position).data;
-  const std::size_t first = std::min<std::size_t>(header.len, kFrameMax);
-  for (std::size_t i = 0; i < first; i += kLine) __builtin_prefetch(data + i, 0, 2);
+  const Reference reference = reference_at(position);
+  const std::size_t first = std::min<std::size_t>(reference.len, kFrameMax);
+  for (std::size_t i = 0; i < first; i += kLine) __builtin_prefetch(reference.data + i, 0, 2);
 }
 
 EgressQueue::Waiting EgressQueue::front() {
@@ -211,14 +216,17 @@ EgressQueue::Waiting EgressQueue::front() {
   prefetch(out + (header.size & ~kFlags));
   Waiting first{.frame = {}, .time = header.time, .bytes = header.len};
   const std::byte* data = ring_.get() + at(out) + sizeof(header);
+  std::size_t len = header.len;
   if ((header.size & kReference) != 0) {
     const Reference reference = reference_at(out);
     data = reference.data;
+    len = reference.len;
     first.bytes = reference.bytes;
+    first.frame.payload = reference.payload;
     first.frame.train = reference.train;
     first.frame.mss = reference.mss;
   }
-  first.frame.bytes = {data, header.len};
+  first.frame.bytes = {data, len};
   first.frame.icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
   first.frame.inside = (header.size & kInside) != 0;
   return first;
@@ -228,7 +236,9 @@ void EgressQueue::pop() {
   const std::uint64_t out = out_.load(std::memory_order_relaxed);
   const Header header = header_at(out);
   if ((header.size & kReference) != 0) {
-    EffectsBatch* const batch = reference_at(out).batch;
+    const Reference reference = reference_at(out);
+    if (reference.payload != nullptr) reference.payload->finish();
+    EffectsBatch* const batch = reference.batch;
     if (batch != batch_) release_batch();
     batch_ = batch;
     ++taken_;

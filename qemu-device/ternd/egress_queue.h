@@ -3,7 +3,8 @@
 //
 // A ring of records. A short frame is copied into its record and read in place. A long frame, or a
 // train, stays where the sender's engine made it, and the record refers to it: copying it would
-// cost the switch as much as the receiver. Producers take turns by a lock; the consumer takes none.
+// cost the switch as much as the receiver. The payload of a train may still be in the sender's
+// memory. Producers take turns by a lock; the consumer takes none.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +81,7 @@ class EgressQueue {
 
  private:
   struct Header {
-    std::uint32_t len;   // of the frame; kFiller: the rest of the ring is skipped
+    std::uint32_t len;   // WireFrame::size(); kFiller: the rest of the ring is skipped
     std::uint32_t size;  // bytes of the record, header included, plus flags
     std::uint64_t time;
   };
@@ -88,6 +89,8 @@ class EgressQueue {
   struct alignas(std::max_align_t) Reference {
     const std::byte* data;
     EffectsBatch* batch;
+    SharedPayload* payload;
+    std::uint32_t len;    // of `data`
     std::uint32_t bytes;  // Waiting::bytes
     std::uint32_t train;
     std::uint16_t mss;

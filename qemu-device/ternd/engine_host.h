@@ -27,6 +27,8 @@ class EngineHost final : public Host {
 
   EngineHost(const GuestMemory& memory, Lanes& lanes) : memory_(memory), lanes_(lanes) {}
 
+  [[nodiscard]] const GuestMemory& memory() const { return memory_; }
+
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
     return memory_.find(addr, len, write);
   }

@@ -89,6 +89,9 @@ struct Function::Access {
       f.space_.read(at, std::as_writable_bytes(std::span(buf, count)));
     } else if (f.space_.write(at, std::as_bytes(std::span(buf, count)))) {
       reset(ctx, VFU_RESET_PCI_FLR);
+    } else {
+      // Before the answer: software may then rely on it.
+      f.sync_power();
     }
     return static_cast<ssize_t>(count);
   }
@@ -245,7 +248,6 @@ bool Function::serve(unsigned limit) {
   for (unsigned i = 0; i < limit; ++i) {
     const int done = run();
     if (!attached_) return true;
-    sync_power();
     if (done > 0) continue;
     // Without an error there was no message, or a refused one.
     if (done < 0) {

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 
+#include "engine_host.h"
+
 namespace tern::daemon {
 
 namespace {
 
 thread_local const GuestMemory* adopted = nullptr;
+thread_local const Host* borrowed = nullptr;
 
 }  // namespace
 
@@ -20,11 +23,15 @@ void GuestMemory::handle_sigbus() {
 
 void GuestMemory::adopt() const { adopted = this; }
 
+void GuestMemory::borrow(const Host* lender) { borrowed = lender; }
+
 // Async-signal-safe: no thread accesses guest memory while the adapter's writes the members that
 // this reads.
 void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   const auto fault = reinterpret_cast<std::uintptr_t>(info->si_addr);
   if (adopted != nullptr && adopted->replace(fault)) return;
+  if (borrowed != nullptr && static_cast<const EngineHost*>(borrowed)->memory().replace(fault))
+    return;
   // Not ours: the access is repeated and ends the process.
   std::signal(SIGBUS, SIG_DFL);
 }

@@ -8,6 +8,9 @@
 // raises SIGBUS. GuestMemory::handle_sigbus() replaces the whole region by zeros, so that the
 // access completes, and lost() is true from then on: the adapter drops its hypervisor.
 //
+// Other adapters may read it, too (core/shared_payload.h). Their readers end before regions change,
+// so the handler may search the regions in any reader's thread.
+//
 // Used by the threads of one adapter. Functions that change it are for the adapter's own, while the
 // others access no memory.
 #pragma once
@@ -41,6 +44,9 @@ class GuestMemory {
   static void handle_sigbus();
   // The calling thread accesses this memory from now on.
   void adopt() const;
+  // The calling thread also reads payload in the memory of `lender`, an EngineHost, until the next
+  // call; null: it does not. Only core/shared_payload.h keeps the lender while the thread reads.
+  static void borrow(const Host* lender);
 
   // Adds a region, or replaces the one at its address: a hypervisor may map one twice. Returns
   // whether the caller has to update the engine.

@@ -339,12 +339,14 @@ runner::Host::Sent Lane::send(const Frame& frame) {
 void Lane::finish_frame() {
   if (frame_taken_) port_.pop();
   frame_taken_ = false;
+  GuestMemory::borrow(nullptr);
 }
 
 WireFrame Lane::next_frame() {
   finish_frame();
   std::uint64_t due = UINT64_MAX;
   const WireFrame frame = port_.front(turn_at_, &due);
+  if (frame.payload != nullptr) GuestMemory::borrow(frame.payload->host());
   frame_taken_ = !frame.empty();
   frame_due_ = due;
   return frame;

@@ -85,6 +85,7 @@ void Port::begin(std::string name, PortUser& user, Kind kind) {
   receivers_ = {};
   receiver_words_ = 0;
   lane_count_.store(1, std::memory_order_release);
+  zero_copy_.store(false, kRelaxed);
   kind_.store(kind, kRelaxed);
   set_policy({});
   name_ = std::move(name);
@@ -206,7 +207,7 @@ Port::Fate Port::fate(Port& from, const Passing& passing) {
 // Whether a train may leave through the port as it is. Policies decide about each packet.
 bool Port::takes_whole(const Passing& passing, const FrameChange& change) const {
   // Shorter frames may take the space that a long one waits for.
-  const std::size_t size = passing.frame.bytes.size();
+  const std::size_t size = passing.frame.size();
   const bool fits = size >= EgressQueue::kLong && 4 * size <= limit_.load(kRelaxed);
   return fits && kind_.load(kRelaxed) == Kind::kGuest && !change.any() && !chance_.load(kRelaxed) &&
          !shaped_.load(kRelaxed) && !drop_.load(kRelaxed) && passing.batch != nullptr &&
@@ -231,6 +232,8 @@ Port::Outcome Port::offer(Port& from, const Passing& passing) {
   if (train && !takes_whole(passing, change)) return Outcome::kDivide;
   const Fate fate = !train && chance_.load(kRelaxed) ? this->fate(from, passing) : Fate::kPass;
   if (fate == Fate::kLose) return Outcome::kTaken;
+  if (passing.frame.payload != nullptr && !zero_copy_.load(kRelaxed))
+    passing.frame.payload->unshare();
   change.congestion = fate == Fate::kMark;
   change.icrc = !passing.frame.finished() && kind_.load(kRelaxed) == Kind::kUplink;
   return put(lane_for(passing.frame), from, passing, change, fate);
@@ -609,6 +612,8 @@ Port::Outcome Switch::send(Port& from, Port::Passing& passing) {
     count(from.in_discards_, passing.frame.train);
     return Port::Outcome::kTaken;
   }
+  // The tap sees what the receiver gets, even if the guest changes its memory meanwhile.
+  if (tap_ && passing.frame.payload != nullptr) passing.frame.payload->unshare();
   passing.tagged = frames::is_tagged(frame);
   const std::uint16_t access = first.vlan_.load(kRelaxed);
   std::uint16_t vlan = passing.tagged ? frames::vlan_of(frame) : access;

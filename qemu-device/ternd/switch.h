@@ -105,6 +105,9 @@ class Port {
   // Any thread. Applies to frames sent from now on.
   void set_policy(const PortPolicy& policy);
   [[nodiscard]] PortPolicy policy() const;
+  // Whether the user may read payload in the memory of other ports' users: otherwise it is copied
+  // for this port.
+  void set_zero_copy(bool on) { zero_copy_.store(on, std::memory_order_relaxed); }
   [[nodiscard]] PortCounters counters() const;
   [[nodiscard]] std::size_t queue_length() const;
   [[nodiscard]] std::size_t queue_size() const { return queue_size_; }
@@ -193,6 +196,7 @@ class Port {
   const std::size_t queue_size_;
   EgressQueue queue_;
   std::atomic<bool> link_ = false;
+  std::atomic<bool> zero_copy_ = false;
   Port* first_ = this;  // the user's first lane
   std::array<std::atomic<Port*>, kMaxLanes> lanes_{};
   std::atomic<unsigned> lane_count_ = 1;

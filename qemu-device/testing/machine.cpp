@@ -46,9 +46,9 @@ Qp::Qp(Driver& driver, std::uint32_t pd)
                             .rq_psn = 0,
                             .max_rd_atomic = 1,
                             .max_dest_rd_atomic = 1})),
-      mr_(driver.reg(kBytes, {.pd = pd,
-                              .access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE,
-                              .kind = TERN_PAGES_DIRECT})) {}
+      mr_(driver.reg(2 * kBytes, {.pd = pd,
+                                  .access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE,
+                                  .kind = TERN_PAGES_DIRECT})) {}
 
 void Qp::connect(const Qp& peer, std::uint8_t timeout, std::uint8_t retries) {
   peer_ = &peer;
@@ -58,7 +58,8 @@ void Qp::connect(const Qp& peer, std::uint8_t timeout, std::uint8_t retries) {
 }
 
 void Qp::post(std::uint32_t bytes, unsigned n) {
-  for (unsigned i = 0; i < n; ++i) qp_.put(write({mr_.sge(0, bytes)}, peer_->mr_).id(posted()));
+  for (unsigned i = 0; i < n; ++i)
+    qp_.put(write({mr_.sge(0, bytes)}, peer_->mr_, kBytes).id(posted()));
   qp_.store_sq_pi(posted());
 }
 

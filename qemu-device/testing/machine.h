@@ -36,11 +36,12 @@ class MachineDriver : public Driver {
   std::uint64_t next_ = kFirst;
 };
 
-// An RC QP without a receive queue, and its CQ. Sends RDMA WRITEs from its buffer to the peer's.
+// An RC QP without a receive queue, and its CQ. Sends RDMA WRITEs from its source to the peer's
+// target.
 class Qp {
  public:
   static constexpr std::uint8_t kLogSize = 6;
-  static constexpr std::uint32_t kBytes = 1 << 20;  // of the buffer
+  static constexpr std::uint32_t kBytes = 1 << 19;  // of each
 
   // `pd`: 0 for the driver's own.
   explicit Qp(Driver& driver, std::uint32_t pd = 0);
@@ -58,7 +59,8 @@ class Qp {
   [[nodiscard]] std::uint32_t failed() const { return failed_; }
   // Arms the CQ. Returns whether that took a doorbell.
   bool arm();
-  [[nodiscard]] std::span<std::byte> buffer() { return mr_.bytes(); }
+  [[nodiscard]] std::span<std::byte> source() { return mr_.bytes().first(kBytes); }
+  [[nodiscard]] std::span<std::byte> target() { return mr_.bytes().subspan(kBytes); }
   [[nodiscard]] std::uint32_t number() const { return qp_.number(); }
   // The last WQE that was posted.
   [[nodiscard]] std::byte* last_wqe() { return qp_.memory().at(qp_.sq_slot(posted() - 1)); }

@@ -52,12 +52,12 @@ TEST_F(StepTest, AShortMessageIsDoneWithinItsDoorbell) {
   to.connect(from);
   from.arm();
   const unsigned before = a.raised(Adapter::kCompletionVector);
-  std::ranges::fill(from.buffer(), std::byte{0x77});
+  std::ranges::fill(from.source(), std::byte{0x77});
   from.post(64);
   EXPECT_TRUE(from.ring());
   EXPECT_EQ(from.poll(), 1U);
   EXPECT_EQ(from.failed(), 0U);
-  EXPECT_EQ(to.buffer()[63], std::byte{0x77});
+  EXPECT_EQ(to.target()[63], std::byte{0x77});
   EXPECT_EQ(a.raised(Adapter::kCompletionVector), before + 1);
   EXPECT_FALSE(a.scheduled(Host::Call::kDeliver));
 }

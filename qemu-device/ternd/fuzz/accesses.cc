@@ -431,8 +431,8 @@ void Machine::recover() {
   plug();
   forget();
   start();
-  qps_[0]->buffer()[0] = std::byte{0x5a};
-  qps_[1]->buffer()[0] = std::byte{};
+  qps_[0]->source()[0] = std::byte{0x5a};
+  qps_[1]->target()[0] = std::byte{};
   qps_[0]->post(1);
   qps_[0]->ring();
   for (int i = 0; i < 100 && qps_[0]->poll() == 0; ++i) {
@@ -440,7 +440,7 @@ void Machine::recover() {
     world_.run();
   }
   REQUIRE(qps_[0]->poll() == 1 && qps_[0]->failed() == 0 &&
-          qps_[1]->buffer()[0] == std::byte{0x5a});
+          qps_[1]->target()[0] == std::byte{0x5a});
 }
 
 void play(World& world, std::span<const std::uint8_t> bytes) {

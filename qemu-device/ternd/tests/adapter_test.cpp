@@ -124,31 +124,31 @@ TEST_F(AdapterTest, WithoutBusMasterThereIsNoDma) {
   make(2);
   auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   b.set_bus_master(false);
-  std::ranges::fill(qb.buffer(), std::byte{0});
-  qa.buffer()[0] = std::byte{1};
+  std::ranges::fill(qb.target(), std::byte{0});
+  qa.source()[0] = std::byte{1};
   qa.post(64);
   qa.ring();
   EXPECT_TRUE(qa.drain());
   EXPECT_EQ(qa.failed(), 1U);
-  EXPECT_EQ(qb.buffer()[0], std::byte{0});
+  EXPECT_EQ(qb.target()[0], std::byte{0});
 }
 
 TEST_F(AdapterTest, UnmappedMemoryIsNotTouched) {
   make(2);
   auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   // The buffer's memory goes while WRITEs arrive. After the answer the adapter cannot store there.
-  qa.buffer()[0] = std::byte{1};
+  qa.source()[0] = std::byte{1};
   qa.post(Qp::kBytes, 16);
   qa.ring();
-  const auto at = static_cast<std::uint64_t>(qb.buffer().data() - b.memory().data());
+  const auto at = static_cast<std::uint64_t>(qb.target().data() - b.memory().data());
   ASSERT_EQ(b.client.unmap(0, TestMachine::kMemory), 0);
-  std::ranges::fill(qb.buffer(), std::byte{0x5a});
+  std::ranges::fill(qb.target(), std::byte{0x5a});
   EXPECT_EQ(b.client.map(0, at, b.file.get(), 0), 0);
   EXPECT_EQ(b.client.map(at + Qp::kBytes, TestMachine::kMemory - at - Qp::kBytes, b.file.get(),
                          at + Qp::kBytes),
             0);
   EXPECT_TRUE(qa.drain());
-  EXPECT_TRUE(std::ranges::all_of(qb.buffer(), [](std::byte x) { return x == std::byte{0x5a}; }));
+  EXPECT_TRUE(std::ranges::all_of(qb.target(), [](std::byte x) { return x == std::byte{0x5a}; }));
   EXPECT_GT(qa.failed(), 0U);
 }
 

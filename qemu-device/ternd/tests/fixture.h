@@ -50,8 +50,8 @@ struct AdapterFixture : testing::Test {
       std::string text = path(id);
       if (const char* const lanes = std::getenv("TERN_SIM_LANES"))
         text.append(",lanes=").append(lanes);
-      text.append(",mac=52:54:00:77:00:0").append(std::to_string(id)).append(properties);
-      parts.add(parse_adapter(text)).start();
+      text.append(",mac=52:54:00:77:00:0").append(std::to_string(id));
+      parts.add(parse_adapter(text + ",zero-copy=on" + properties)).start();
     }
   }
   Adapter& adapter(unsigned id) { return *parts.adapters().at(id - 1); }
@@ -73,14 +73,14 @@ struct AdapterFixture : testing::Test {
   static void exchange(test::Qp& a, test::Qp& b, unsigned seed) {
     for (const std::uint32_t size : {1U, 8U, 4096U, 65536U, test::Qp::kBytes}) {
       for (std::size_t i = 0; i < size; ++i)
-        a.buffer()[i] = static_cast<std::byte>(seed + size + i * 7 + (i >> 8));
-      std::ranges::fill(b.buffer(), std::byte{0});
+        a.source()[i] = static_cast<std::byte>(seed + size + i * 7 + (i >> 8));
+      std::ranges::fill(b.target(), std::byte{0});
       a.post(size);
       a.ring();
       ASSERT_TRUE(a.drain());
       ASSERT_EQ(a.failed(), 0U);
-      ASSERT_TRUE(std::ranges::equal(a.buffer().first(size), b.buffer().first(size))) << size;
-      ASSERT_TRUE(size == test::Qp::kBytes || b.buffer()[size] == std::byte{0}) << size;
+      ASSERT_TRUE(std::ranges::equal(a.source().first(size), b.target().first(size))) << size;
+      ASSERT_TRUE(size == test::Qp::kBytes || b.target()[size] == std::byte{0}) << size;
     }
   }
   // A new hypervisor can use the adapter.

@@ -2,6 +2,7 @@
 // Frames for the tests of the switch and its queues.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,15 +45,24 @@ class Engine {
   }
   void free(const EffectsBatch::Frame& frame) { device_->free_effects(frame.batch); }
   void end() { device_.reset(); }
-  // A RoCE frame with a deferred ICRC, or a train.
-  Bytes make_roce(std::size_t payload, std::uint32_t packets = 1) {
+  // Changes the memory of the payload that make_roce() shared last.
+  void change() { std::ranges::fill(data_, std::byte{0xff}); }
+  // A RoCE frame with a deferred ICRC, or a train. With `shared` a train without its payload, which
+  // is then stored there and shared.
+  Bytes make_roce(std::size_t payload, std::uint32_t packets = 1, SharedPayload* shared = nullptr) {
     Packet packet(host_);
     packet.route = sample_route(false, TERN_VLAN_NONE);
     fill_sample(packet, Transport::kRc, Op::kWriteOnly);
     packet.train = packets;
-    const Bytes data = frame_of(payload, 1);
-    packet.payload.append_plain(data);
+    data_ = frame_of(payload, 1);
+    packet.payload.append_plain(std::span<const std::byte>(data_));
     Bytes frame(payload + kMaxFrameOverhead);
+    if (shared != nullptr) {
+      const auto [size, offset] = serialize_headers(packet, 1, frame);
+      shared->share(packet.payload, offset);
+      frame.resize(size);
+      return frame;
+    }
     frame.resize(serialize(packet, 1, frame, Icrc::kDeferred));
     return frame;
   }
@@ -67,6 +77,7 @@ class Engine {
     std::uint64_t random() override { return 1; }
   };
   NoMemory host_;
+  Bytes data_;
   std::unique_ptr<Device> device_;
 };
 

@@ -53,7 +53,7 @@ struct LanesTest : AdapterFixture {
     for (unsigned round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < pairs.size(); ++i) {
         auto& [from, to] = pairs[i];
-        std::ranges::fill(from->buffer().first(kBytes), static_cast<std::byte>(round + 7 * i));
+        std::ranges::fill(from->source().first(kBytes), static_cast<std::byte>(round + 7 * i));
         from->post(kBytes, 3);
         from->ring();
       }
@@ -61,10 +61,10 @@ struct LanesTest : AdapterFixture {
         auto& [from, to] = pairs[i];
         ASSERT_TRUE(from->drain());
         ASSERT_EQ(from->failed(), 0U);
-        ASSERT_TRUE(std::ranges::all_of(to->buffer().first(kBytes), [&](std::byte v) {
+        ASSERT_TRUE(std::ranges::all_of(to->target().first(kBytes), [&](std::byte v) {
           return v == static_cast<std::byte>(round + 7 * i);
         }));
-        ASSERT_EQ(to->buffer()[kBytes], std::byte{0});
+        ASSERT_EQ(to->target()[kBytes], std::byte{0});
       }
     }
   }

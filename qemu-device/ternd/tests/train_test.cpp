@@ -22,12 +22,14 @@ struct User final : PortUser {
   unsigned rooms = 0;
 };
 
-class TrainTest : public testing::Test {
+// `shares`: the payload of the train is elsewhere.
+class TrainFixture : public testing::Test {
  protected:
   static constexpr std::uint32_t kPackets = 4;
   static constexpr std::size_t kMtu = 4096;
+  static constexpr std::size_t kPayload = (kPackets - 1) * kMtu + 7;
 
-  TrainTest() {
+  explicit TrainFixture(bool shares = false) : shares_(shares) {
     fabric.set_clock([this] { return now; });
     const Train parts = *Train::parse({bytes, Icrc::kDeferred, kPackets});
     for (std::uint32_t i = 0; i < kPackets; ++i) {
@@ -37,13 +39,14 @@ class TrainTest : public testing::Test {
       parts.write(i, unfinished.back(), Icrc::kDeferred);
     }
   }
-  ~TrainTest() override { engine.free(made); }
+  ~TrainFixture() override { engine.free(made); }
   // A port with the station that the train goes to.
   void add(Port::Kind kind = Port::Kind::kGuest, const PortPolicy& policy = {}) {
     fabric.add("sender", users.emplace_back(), kQueue).set_link(true);
     fabric.add("receiver", users.emplace_back(), kQueue, kind).set_link(true);
     learn();
     to().set_policy(policy);
+    to().set_zero_copy(true);
   }
   void learn(bool tagged = false) {
     Bytes f(64);
@@ -57,7 +60,11 @@ class TrainTest : public testing::Test {
   }
   Port& from() { return fabric.ports().at(0); }
   Port& to() { return fabric.ports().at(1); }
-  WireFrame train() const { return {made.bytes, Icrc::kDeferred, kPackets}; }
+  WireFrame train() {
+    WireFrame frame{made.bytes, Icrc::kDeferred, kPackets};
+    if (shares_) frame.payload = &payload;
+    return frame;
+  }
   Port::Sent send() { return from().send(train(), now, made.batch); }
   std::vector<Bytes> take(std::size_t most = 100) {
     std::vector<Bytes> taken;
@@ -86,9 +93,12 @@ class TrainTest : public testing::Test {
     EXPECT_THAT(take(), testing::ElementsAreArray(expected));
   }
 
+  const bool shares_;
   Engine engine;
-  const Bytes bytes = engine.make_roce((kPackets - 1) * kMtu + 7, kPackets);
-  const EffectsBatch::Frame made = engine.make(bytes);
+  const Bytes bytes = engine.make_roce(kPayload, kPackets);
+  SharedPayload payload;
+  const EffectsBatch::Frame made =
+      engine.make(shares_ ? engine.make_roce(kPayload, kPackets, &payload) : bytes);
   std::vector<Bytes> packets;     // as frames
   std::vector<Bytes> unfinished;  // the same without ICRC
   Switch fabric;
@@ -96,24 +106,37 @@ class TrainTest : public testing::Test {
   std::uint64_t now = 1'000'000'000;
 };
 
-TEST_F(TrainTest, PassesWholeBetweenGuests) {
+class TrainTest : public TrainFixture, public testing::WithParamInterface<bool> {
+ protected:
+  TrainTest() : TrainFixture(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Shared, TrainTest, testing::Bool());
+
+TEST_P(TrainTest, PassesWholeBetweenGuests) {
   add();
   EXPECT_EQ(send(), Port::Sent::kTaken);
   const WireFrame front = to().front(now, nullptr);
   EXPECT_EQ(front.train, kPackets);
   EXPECT_FALSE(front.finished());
   EXPECT_EQ(front.bytes.data(), made.bytes.data()) << "not copied";
+  EXPECT_EQ(front.payload, shares_ ? &payload : nullptr);
+  Bytes whole(front.size());
+  front.copy_to(whole);
+  EXPECT_EQ(whole, bytes);
+  EXPECT_FALSE(payload.done());
   to().pop();
+  EXPECT_EQ(payload.done(), shares_);
   expect_counted();
 }
 
-TEST_F(TrainTest, AnUplinkGetsPackets) {
+TEST_P(TrainTest, AnUplinkGetsPackets) {
   add(Port::Kind::kUplink);
   expect_divided(packets);
   expect_counted();
 }
 
-TEST_F(TrainTest, PoliciesDecideAboutPackets) {
+TEST_P(TrainTest, PoliciesDecideAboutPackets) {
   for (const PortPolicy& policy :
        {PortPolicy{.drop = true}, PortPolicy{.rate = 1'000'000'000'000},
         PortPolicy{.red_min = 1 << 19, .red_max = 1 << 20}, PortPolicy{.loss = 1e-9},
@@ -127,7 +150,7 @@ TEST_F(TrainTest, PoliciesDecideAboutPackets) {
   EXPECT_EQ(to().counters().out_lost, kPackets);
 }
 
-TEST_F(TrainTest, AnAccessPortTagsPackets) {
+TEST_P(TrainTest, AnAccessPortTagsPackets) {
   add();
   from().set_policy({.vlan = 5});
   learn(true);
@@ -137,31 +160,37 @@ TEST_F(TrainTest, AnAccessPortTagsPackets) {
   for (std::uint32_t i = 0; i < kPackets; ++i) EXPECT_EQ(taken[i].size(), packets[i].size() + 4);
 }
 
-TEST_F(TrainTest, TheTapSeesPackets) {
+// The receiver gets what the tap has seen.
+TEST_P(TrainTest, TheTapSeesPackets) {
   std::vector<Bytes> seen;
   fabric.set_tap([&](const Port&, std::span<const std::byte> f, std::uint64_t) {
     if (f.size() > 64) seen.emplace_back(f.begin(), f.end());
   });
   add();
   EXPECT_EQ(send(), Port::Sent::kTaken);
-  EXPECT_EQ(to().front(now, nullptr).train, kPackets);
+  if (shares_) engine.change();
+  const WireFrame front = to().front(now, nullptr);
+  EXPECT_EQ(front.train, kPackets);
+  Bytes whole(front.size());
+  front.copy_to(whole);
+  EXPECT_EQ(whole, bytes);
   EXPECT_THAT(seen, testing::ElementsAreArray(packets));
 }
 
-TEST_F(TrainTest, UnknownStationsAreSentPackets) {
+TEST_P(TrainTest, UnknownStationsAreSentPackets) {
   fabric.add("sender", users.emplace_back(), kQueue).set_link(true);
   fabric.add("receiver", users.emplace_back(), kQueue).set_link(true);
   expect_divided(unfinished);
 }
 
-TEST_F(TrainTest, WithoutABatchItIsCopiedInPackets) {
+TEST_P(TrainTest, WithoutABatchItIsCopiedInPackets) {
   add();
   EXPECT_EQ(from().send(train(), now), Port::Sent::kTaken);
   EXPECT_THAT(take(), testing::ElementsAreArray(unfinished));
 }
 
 // A slow port must not keep more of the sender's memory.
-TEST_F(TrainTest, WhenNoBatchCanBeHeldItIsCopiedInPackets) {
+TEST_P(TrainTest, WhenNoBatchCanBeHeldItIsCopiedInPackets) {
   add();
   std::vector<EffectsBatch::Frame> held;
   while (made.batch->can_hold()) {
@@ -176,7 +205,7 @@ TEST_F(TrainTest, WhenNoBatchCanBeHeldItIsCopiedInPackets) {
   }
 }
 
-TEST_F(TrainTest, AFullQueueBlocksIt) {
+TEST_P(TrainTest, AFullQueueBlocksIt) {
   add();
   unsigned sent = 0;
   while (send() == Port::Sent::kTaken) ++sent;
@@ -188,7 +217,7 @@ TEST_F(TrainTest, AFullQueueBlocksIt) {
   EXPECT_EQ(send(), Port::Sent::kTaken);
 }
 
-TEST_F(TrainTest, APortThatIsStuckLosesAllPackets) {
+TEST_P(TrainTest, APortThatIsStuckLosesAllPackets) {
   add();
   while (send() == Port::Sent::kTaken) {
   }
@@ -197,8 +226,20 @@ TEST_F(TrainTest, APortThatIsStuckLosesAllPackets) {
   EXPECT_EQ(to().counters().out_discards, kPackets);
 }
 
+TEST_P(TrainTest, APortWithoutZeroCopyGetsACopy) {
+  add();
+  to().set_zero_copy(false);
+  EXPECT_EQ(send(), Port::Sent::kTaken);
+  const WireFrame front = to().front(now, nullptr);
+  engine.change();
+  Bytes whole(front.size());
+  front.copy_to(whole);
+  EXPECT_EQ(whole, bytes);
+  EXPECT_EQ(front.train, kPackets);
+}
+
 // The queue of an uplink is full in the middle of a train: the next call sends the rest.
-TEST_F(TrainTest, BlockedInTheMiddle) {
+TEST_P(TrainTest, BlockedInTheMiddle) {
   add(Port::Kind::kUplink);
   std::vector<Bytes> expected;
   std::vector<Bytes> taken;
@@ -221,15 +262,16 @@ TEST_F(TrainTest, BlockedInTheMiddle) {
 }
 
 // As when the receiver's hypervisor goes.
-TEST_F(TrainTest, ItsPacketsCountAsDiscarded) {
+TEST_P(TrainTest, ItsPacketsCountAsDiscarded) {
   add();
   EXPECT_EQ(send(), Port::Sent::kTaken);
   to().discard();
   EXPECT_EQ(to().counters().out_discards, kPackets);
+  EXPECT_EQ(payload.done(), shares_);
 }
 
 // A train of TCP segments, to the same station.
-struct TcpTrainTest : TrainTest {
+struct TcpTrainTest : TrainFixture {
   static constexpr std::uint32_t kSegments = 5;
   static constexpr std::uint16_t kMss = 1400;
   TcpTrainTest() {

@@ -36,8 +36,9 @@ class Pairs {
       std::snprintf(mac, sizeof(mac), "52:54:00:77:00:%02x", id);
       const std::string path = dir_ + "/" + std::to_string(id) + ".sock";
       adapters_
-          .emplace_back(parse_adapter(path + ",mac=" + mac + ",lanes=" + std::to_string(lanes)),
-                        fabric_)
+          .emplace_back(
+              parse_adapter(path + ",zero-copy=on,mac=" + mac + ",lanes=" + std::to_string(lanes)),
+              fabric_)
           .start();
       machines_.emplace_back(path, id);
       machines_.back().bring_up();
