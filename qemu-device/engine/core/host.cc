@@ -13,11 +13,6 @@ namespace tern {
 
 namespace {
 
-// memmove that accepts the null pointer of an empty span.
-void move_bytes(std::byte* to, const std::byte* from, std::size_t n) {
-  if (n != 0) std::memmove(to, from, n);
-}
-
 bool aligned(const std::byte* p, std::size_t to) {
   return reinterpret_cast<std::uintptr_t>(p) % to == 0;
 }
@@ -35,14 +30,6 @@ bool overlap(Pieces a, Pieces b) {
     return std::ranges::any_of(
         b, [&](const SpanList::Piece& pb) { return overlap(pa.bytes, pb.bytes); });
   });
-}
-
-void copy_pieces_to(Pieces pieces, std::span<std::byte> to) {
-  for (const SpanList::Piece& p : pieces) {
-    const std::size_t n = std::min(to.size(), p.bytes.size());
-    move_bytes(to.data(), p.bytes.data(), n);
-    to = to.subspan(n);
-  }
 }
 
 }  // namespace
@@ -142,7 +129,7 @@ void SpanList::with_pieces(Use use) const {
 }
 
 void SpanList::copy_to(std::span<std::byte> to) const {
-  with_pieces([&](Pieces pieces) { copy_pieces_to(pieces, to); });
+  with_pieces([&](Pieces pieces) { copy_pieces(pieces, 0, to); });
 }
 
 void SpanList::copy_from(std::span<const std::byte> from) {
@@ -166,7 +153,7 @@ void SpanList::copy(const SpanList& from, SpanList& to) {
       // Copying piece by piece could overwrite the source of a later piece. Rare enough for a
       // bounce buffer.
       std::vector<std::byte> bounce(total);
-      copy_pieces_to(pieces, bounce);
+      copy_pieces(pieces, 0, bounce);
       return to.copy_from(bounce);
     }
     copy_pieces_ending(Mover{}, pieces, to.pieces(), total);

@@ -45,6 +45,18 @@ inline void copy_ending(M&& m, std::byte* to, const std::byte* from, std::size_t
   with(std::uint8_t{});
 }
 
+// Copies the bytes from `offset` on out of a sequence of pieces, which may overlap `to`.
+template <class Pieces>
+inline void copy_pieces(const Pieces& from, std::size_t offset, std::span<std::byte> to) {
+  for (const auto& piece : from) {
+    const std::size_t skip = std::min(offset, piece.bytes.size());
+    const std::size_t n = std::min(to.size(), piece.bytes.size() - skip);
+    if (n != 0) std::memmove(to.data(), piece.bytes.data() + skip, n);
+    offset -= skip;
+    to = to.subspan(n);
+  }
+}
+
 // Copies `total` bytes from one sequence of pieces to another; no two may overlap. The last store
 // is that of copy_ending().
 template <class M, class Pieces>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/shared_payload.h"
 
-#include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <utility>
+
+#include "core/ordered_copy.h"
 
 namespace tern {
 
@@ -48,15 +48,7 @@ void SharedPayload::end_read() {
 
 void SharedPayload::copy_to(std::size_t offset, std::span<std::byte> to) {
   assert(offset + to.size() <= size_);
-  read([&](std::span<const SpanList::Piece> pieces) {
-    for (const SpanList::Piece& piece : pieces) {
-      const std::size_t skip = std::min(offset, piece.bytes.size());
-      const std::size_t n = std::min(to.size(), piece.bytes.size() - skip);
-      if (n != 0) std::memcpy(to.data(), piece.bytes.data() + skip, n);
-      offset -= skip;
-      to = to.subspan(n);
-    }
-  });
+  read([&](std::span<const SpanList::Piece> pieces) { copy_pieces(pieces, offset, to); });
 }
 
 void SharedPayload::unshare() {
@@ -72,14 +64,11 @@ void SharedPayload::unshare() {
       break;
     }
   }
-  std::size_t n = 0;
-  for (const SpanList::Piece& piece : pieces_) {
-    std::memcpy(copy.get() + n, piece.bytes.data(), piece.bytes.size());
-    n += piece.bytes.size();
-  }
+  const std::span<std::byte> bytes(copy.get(), size_);
+  copy_pieces(pieces_, 0, bytes);
   copy_ = std::move(copy);
   // There is at least one piece: this does not allocate.
-  pieces_.assign(1, {{copy_.get(), n}, SpanList::Origin::kPlain, false});
+  pieces_.assign(1, {bytes, SpanList::Origin::kPlain, false});
   state_.fetch_xor(kCopied | kCopying, std::memory_order_release);
   state_.notify_all();
 }
