@@ -33,6 +33,16 @@ class SharedFrames : public ::testing::Test {
     qa->connect(*qb);
     qb->connect(*qa);
   }
+  // Another connection, whose end at `a` has opened `fast`.
+  std::pair<TestQp&, TestQp&> other_pair(FastMr& fast) {
+    TestQp& other = a.create_qp({.pd = pd_a});
+    TestQp& peer = b.create_qp({.pd = pd_b});
+    other.connect(peer);
+    peer.connect(other);
+    other.post(reg_mr(fast));
+    EXPECT_EQ(other.wait_send().status, TERN_CQE_SUCCESS);
+    return {other, peer};
+  }
   // Posts a WRITE. Its frames are on the wire afterwards.
   void write_all() {
     qa->post(write({src.sge(0, kBytes)}, dst).id(1));
@@ -182,12 +192,7 @@ TEST_F(SharedFrames, ManyRequestersShare) {
 // Other QPs may have sent from the region.
 TEST_F(SharedFrames, AnInvalidatedKeyEndsIt) {
   FastMr fast = a.alloc_fast(1, pd_a);
-  TestQp& other = a.create_qp({.pd = pd_a});
-  TestQp& peer = b.create_qp({.pd = pd_b});
-  other.connect(peer);
-  peer.connect(other);
-  other.post(reg_mr(fast));
-  EXPECT_EQ(other.wait_send().status, TERN_CQE_SUCCESS);
+  TestQp& other = other_pair(fast).first;
   write_all();
   other.post(local_inv(fast.mr.key));
   a.pump();
@@ -198,12 +203,7 @@ TEST_F(SharedFrames, AnInvalidatedKeyEndsIt) {
 // As the previous test, but the peer invalidates.
 TEST_F(SharedFrames, AKeyThatThePeerInvalidatesEndsIt) {
   FastMr fast = a.alloc_fast(1, pd_a);
-  TestQp& other = a.create_qp({.pd = pd_a});
-  TestQp& peer = b.create_qp({.pd = pd_b});
-  other.connect(peer);
-  peer.connect(other);
-  other.post(reg_mr(fast));
-  EXPECT_EQ(other.wait_send().status, TERN_CQE_SUCCESS);
+  const auto [other, peer] = other_pair(fast);
   other.post_recv({});
   sim.wire.latency = 1'000'000;
   peer.post(send_inv({}, fast.mr.key));
