@@ -26,7 +26,7 @@
 #   channels
 # Skip: testing netdrv/hw/toeplitz.test.rps_* needs two processors without a receive queue; the
 #   machine has two
-# Proves: Linux 7.2's own tests of network drivers (selftests/drivers/net) on tern's interface, with
+# Proves: Linux 7.3's own tests of network drivers (selftests/drivers/net) on tern's interface, with
 #   vm2 at the other end, in the lane testing: queues, statistics, NAPI, rings, XDP, AF_XDP,
 #   checksums, TSO, USO, RSS and its hash, ntuple rules, time stamps, interrupts.
 

@@ -13,7 +13,7 @@
 # Results: 103
 # Skip: testing xskxceiver/zc*/STAT_RX_DROPPED the program runs it with copies only
 # Skip: testing xskxceiver/zc*/TX_QUEUE_CONSUMER the program runs it with copies only
-# Proves: Linux 7.2's own test of AF_XDP (selftests/bpf/xskxceiver) from one adapter of a machine to
+# Proves: Linux 7.3's own test of AF_XDP (selftests/bpf/xskxceiver) from one adapter of a machine to
 #   the other, in the lane testing: in driver mode with copies, and without copies by interrupts and
 #   by busy polling.
 
