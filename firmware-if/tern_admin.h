@@ -140,6 +140,10 @@ static_assert(sizeof(struct tern_aq_record) == 128, "tern_aq_record");
 #define TERN_CMD_DESTROY_COUNTER_SET	0x51
 #define TERN_CMD_QUERY_COUNTER_SET	0x52
 #define TERN_CMD_BIND_COUNTER_SET	0x53
+#define TERN_CMD_CREATE_COMP_CNTR	0x54
+#define TERN_CMD_DESTROY_COMP_CNTR	0x55
+#define TERN_CMD_MODIFY_COMP_CNTR	0x56
+#define TERN_CMD_ATTACH_COMP_CNTR	0x57
 #define TERN_CMD_QUERY_CC		0x58
 #define TERN_CMD_SET_CC			0x59
 
@@ -235,8 +239,10 @@ struct tern_rsp_caps {
 	__le32	max_flow_shapes;
 	__le32	max_flow_counters;
 	__le32	max_counter_sets;
+	__le32	max_comp_cntrs;
+	__le32	rsvd_d4;
 };
-static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
+static_assert(sizeof(struct tern_rsp_caps) == 216, "tern_rsp_caps");
 
 /* The device refuses the commands and opcodes of a capability bit that is clear. */
 #define TERN_CAP_RC			BIT(0)
@@ -274,6 +280,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_DM_OPS			BIT_ULL(32)
 #define TERN_CAP_UDP_SPORT		BIT_ULL(33)	/* TERN_QPA_UDP_SPORT */
 #define TERN_CAP_ETH_COALESCE		BIT_ULL(34)	/* TERN_ETH_QF_COALESCE */
+#define TERN_CAP_COMP_CNTR		BIT_ULL(35)	/* completion counters */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -297,8 +304,10 @@ struct tern_rsp_objects {
 	__le32	flow;
 	__le32	flow_counter;
 	__le32	counter_set;
+	__le32	comp_cntr;
+	__le32	rsvd_5c;
 };
-static_assert(sizeof(struct tern_rsp_objects) == 88, "tern_rsp_objects");
+static_assert(sizeof(struct tern_rsp_objects) == 96, "tern_rsp_objects");
 
 /* ---- QUERY_COUNTERS: out: __le64 counter[] ---- */
 struct tern_cmd_query_counters {
@@ -362,6 +371,61 @@ struct tern_cmd_bind_counter_set {
 	__le32	set;			/* 0: none */
 };
 static_assert(sizeof(struct tern_cmd_bind_counter_set) == 8, "tern_cmd_bind_counter_set");
+
+/*
+ * ---- CREATE_COMP_CNTR: out: tern_rsp_object. DESTROY_COMP_CNTR, tern_cmd_object,
+ * is BUSY while the counter is attached to a QP ----
+ * A completion counter has two values: completions that succeeded, and completions
+ * that failed. Both begin with 0, and wrap. The device stores a value whenever it
+ * changes, in one access, and never reads it back.
+ */
+struct tern_cmd_create_comp_cntr {
+	__le64	value[2];		/* DMA address of the __le64, aligned to 8 bytes */
+	__u8	type;			/* TERN_COMP_CNTR_* */
+	__u8	rsvd_11[7];
+};
+static_assert(sizeof(struct tern_cmd_create_comp_cntr) == 24, "tern_cmd_create_comp_cntr");
+
+/* Indices of value[]. */
+#define TERN_COMP_CNTR_COMP		0	/* completions that succeeded */
+#define TERN_COMP_CNTR_ERR		1	/* completions that failed, flushes included */
+
+/* What the first value counts; the second one always counts completions. */
+#define TERN_COMP_CNTR_WRS		0
+#define TERN_COMP_CNTR_BYTES		1	/* bytes of the messages */
+
+/* ---- MODIFY_COMP_CNTR ---- */
+struct tern_cmd_modify_comp_cntr {
+	__le32	id;
+	__u8	entry;			/* TERN_COMP_CNTR_COMP or ERR */
+	__u8	op;			/* TERN_COMP_CNTR_SET or ADD */
+	__le16	rsvd_6;
+	__le64	operand;
+};
+static_assert(sizeof(struct tern_cmd_modify_comp_cntr) == 16, "tern_cmd_modify_comp_cntr");
+
+#define TERN_COMP_CNTR_SET		0
+#define TERN_COMP_CNTR_ADD		1
+
+/*
+ * ---- ATTACH_COMP_CNTR: only in RESET and INIT, and until the QP is destroyed.
+ * BUSY if one of the operations has a counter ----
+ */
+struct tern_cmd_attach_comp_cntr {
+	__le32	qpn;
+	__le32	id;
+	__le32	ops;			/* TERN_COMP_OP_* */
+	__le32	rsvd_c;
+};
+static_assert(sizeof(struct tern_cmd_attach_comp_cntr) == 16, "tern_cmd_attach_comp_cntr");
+
+#define TERN_COMP_OP_SEND		BIT(0)	/* WRs: SEND of all kinds */
+#define TERN_COMP_OP_RECV		BIT(1)	/* WRs that receive */
+#define TERN_COMP_OP_RDMA_READ		BIT(2)	/* WRs: RDMA_READ */
+#define TERN_COMP_OP_REMOTE_READ	BIT(3)	/* READs of the peer, once answered */
+#define TERN_COMP_OP_RDMA_WRITE		BIT(4)	/* WRs: RDMA_WRITE, also with immediate */
+#define TERN_COMP_OP_REMOTE_WRITE	BIT(5)	/* those of the peer, once stored */
+#define TERN_COMP_OP_NUM		6
 
 /* ---- QUERY_PORT ---- */
 struct tern_cmd_query_port {

@@ -230,6 +230,8 @@ TERN_AT(tern_rsp_caps, max_flows, 0xc0);
 TERN_AT(tern_rsp_caps, max_flow_shapes, 0xc4);
 TERN_AT(tern_rsp_caps, max_flow_counters, 0xc8);
 TERN_AT(tern_rsp_caps, max_counter_sets, 0xcc);
+TERN_AT(tern_rsp_caps, max_comp_cntrs, 0xd0);
+TERN_AT(tern_rsp_caps, rsvd_d4, 0xd4);
 
 TERN_AT(tern_rsp_objects, uar, 0x00);
 TERN_AT(tern_rsp_objects, pd, 0x04);
@@ -251,6 +253,8 @@ TERN_AT(tern_rsp_objects, rss, 0x48);
 TERN_AT(tern_rsp_objects, flow, 0x4c);
 TERN_AT(tern_rsp_objects, flow_counter, 0x50);
 TERN_AT(tern_rsp_objects, counter_set, 0x54);
+TERN_AT(tern_rsp_objects, comp_cntr, 0x58);
+TERN_AT(tern_rsp_objects, rsvd_5c, 0x5c);
 
 TERN_AT(tern_cmd_query_counters, group, 0x00);
 TERN_AT(tern_cmd_query_counters, port, 0x04);
@@ -258,6 +262,21 @@ TERN_AT(tern_cmd_query_counters, rsvd_5, 0x05);
 
 TERN_AT(tern_cmd_bind_counter_set, qpn, 0x00);
 TERN_AT(tern_cmd_bind_counter_set, set, 0x04);
+
+TERN_AT(tern_cmd_create_comp_cntr, value, 0x00);
+TERN_AT(tern_cmd_create_comp_cntr, type, 0x10);
+TERN_AT(tern_cmd_create_comp_cntr, rsvd_11, 0x11);
+
+TERN_AT(tern_cmd_modify_comp_cntr, id, 0x00);
+TERN_AT(tern_cmd_modify_comp_cntr, entry, 0x04);
+TERN_AT(tern_cmd_modify_comp_cntr, op, 0x05);
+TERN_AT(tern_cmd_modify_comp_cntr, rsvd_6, 0x06);
+TERN_AT(tern_cmd_modify_comp_cntr, operand, 0x08);
+
+TERN_AT(tern_cmd_attach_comp_cntr, qpn, 0x00);
+TERN_AT(tern_cmd_attach_comp_cntr, id, 0x04);
+TERN_AT(tern_cmd_attach_comp_cntr, ops, 0x08);
+TERN_AT(tern_cmd_attach_comp_cntr, rsvd_c, 0x0c);
 
 TERN_AT(tern_cmd_query_port, port, 0x00);
 TERN_AT(tern_cmd_query_port, rsvd_1, 0x01);

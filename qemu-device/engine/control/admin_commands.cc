@@ -58,6 +58,9 @@ constexpr std::array kModifyQp = {
     RSVD(tern_cmd_modify_qp, attr.av.rsvd_23), RSVD(tern_cmd_modify_qp, attr.rsvd_52),
     RSVD(tern_cmd_modify_qp, alt.av.rsvd_23), RSVD(tern_cmd_modify_qp, alt.rsvd_2d)};
 constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
+constexpr std::array kCreateCompCntr = {RSVD(tern_cmd_create_comp_cntr, rsvd_11)};
+constexpr std::array kModifyCompCntr = {RSVD(tern_cmd_modify_comp_cntr, rsvd_6)};
+constexpr std::array kAttachCompCntr = {RSVD(tern_cmd_attach_comp_cntr, rsvd_c)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_create_srq, ops_pages.rsvd_e)};
 constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
@@ -152,6 +155,14 @@ constexpr std::array<Command, kCodes> make_table() {
       typed<Object, c::query_counter_set, CounterReply>(kObject, TERN_CAP_COUNTER_SETS);
   t[TERN_CMD_BIND_COUNTER_SET] =
       typed<tern_cmd_bind_counter_set, c::bind_counter_set, None>({}, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_CREATE_COMP_CNTR] = typed<tern_cmd_create_comp_cntr, c::create_comp_cntr, Number>(
+      kCreateCompCntr, TERN_CAP_COMP_CNTR);
+  t[TERN_CMD_DESTROY_COMP_CNTR] =
+      typed<Object, c::destroy_comp_cntr, None>(kObject, TERN_CAP_COMP_CNTR);
+  t[TERN_CMD_MODIFY_COMP_CNTR] = typed<tern_cmd_modify_comp_cntr, c::modify_comp_cntr, None>(
+      kModifyCompCntr, TERN_CAP_COMP_CNTR);
+  t[TERN_CMD_ATTACH_COMP_CNTR] = typed<tern_cmd_attach_comp_cntr, c::attach_comp_cntr, None>(
+      kAttachCompCntr, TERN_CAP_COMP_CNTR);
   t[TERN_CMD_QUERY_CC] =
       typed<tern_cmd_query_port, c::query_cc, tern_cc_params>(kQueryPort, TERN_CAP_CC);
   t[TERN_CMD_SET_CC] = typed<tern_cmd_set_cc, c::set_cc, None>(kSetCc, TERN_CAP_CC);

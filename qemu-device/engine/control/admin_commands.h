@@ -140,6 +140,10 @@ Status create_counter_set(Admin&, Device&, const None&, Reply&);
 Status destroy_counter_set(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status query_counter_set(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status bind_counter_set(Admin&, Device&, const tern_cmd_bind_counter_set&, Reply&);
+Status create_comp_cntr(Admin&, Device&, const tern_cmd_create_comp_cntr&, Reply&);
+Status destroy_comp_cntr(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status modify_comp_cntr(Admin&, Device&, const tern_cmd_modify_comp_cntr&, Reply&);
+Status attach_comp_cntr(Admin&, Device&, const tern_cmd_attach_comp_cntr&, Reply&);
 
 }  // namespace commands
 

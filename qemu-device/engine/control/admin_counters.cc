@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on counter sets.
+// Commands on counter sets and completion counters.
 #include <memory>
+#include <utility>
 
 #include "control/admin_commands.h"
 #include "control/device.h"
@@ -37,6 +38,40 @@ Status bind_counter_set(Admin&, Device& device, const tern_cmd_bind_counter_set&
   if (qp == nullptr || (number != 0 && set == nullptr)) return TERN_ST_BAD_HANDLE;
   if (set != nullptr) device.join(set->lane_member, device.registry.member_of(*qp));
   qp->bind(set);
+  return TERN_ST_OK;
+}
+
+Status create_comp_cntr(Admin&, Device& device, const tern_cmd_create_comp_cntr& cmd,
+                        Reply& reply) {
+  if (device.registry.comp_counters.full()) return TERN_ST_NO_RESOURCE;
+  auto counter = std::make_unique<CompCounter>(device.datapath, cmd);
+  const Status st = counter->init();
+  if (st == TERN_ST_OK) reply.set_id(device.registry.comp_counters.insert(std::move(counter)));
+  return st;
+}
+
+Status destroy_comp_cntr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const CompCounter* const counter = device.registry.comp_counters.find(id_of(cmd));
+  if (counter == nullptr) return TERN_ST_BAD_HANDLE;
+  if (counter->users != 0) return TERN_ST_BUSY;
+  device.registry.comp_counters.erase(id_of(cmd));
+  return TERN_ST_OK;
+}
+
+Status modify_comp_cntr(Admin&, Device& device, const tern_cmd_modify_comp_cntr& cmd, Reply&) {
+  CompCounter* const counter = device.registry.comp_counters.find(le(std::uint32_t{cmd.id}));
+  return counter != nullptr ? counter->modify(cmd) : TERN_ST_BAD_HANDLE;
+}
+
+Status attach_comp_cntr(Admin&, Device& device, const tern_cmd_attach_comp_cntr& cmd, Reply&) {
+  CompCounter* const counter = device.registry.comp_counters.find(le(std::uint32_t{cmd.id}));
+  Qp* const qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
+  if (counter == nullptr || qp == nullptr) return TERN_ST_BAD_HANDLE;
+  const std::uint32_t ops = le(std::uint32_t{cmd.ops});
+  const Status st = qp->check_attach(ops);
+  if (st != TERN_ST_OK) return st;
+  device.join(counter->lane_member, device.registry.member_of(*qp));
+  qp->attach(*counter, ops);
   return TERN_ST_OK;
 }
 

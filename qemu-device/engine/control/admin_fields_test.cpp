@@ -30,7 +30,7 @@ class AdminFields : public AdminTest {
   std::uint32_t uar = 0, pd = 0, eqn = 0, cqn = 0, key = 0, qpn = 0, srqn = 0;
   std::uint32_t xrcd = 0, ini_qpn = 0, tgt_qpn = 0, xrc_srqn = 0, ud_qpn = 0;
   std::uint32_t dmn = 0, free_dmn = 0, dm_key = 0;
-  std::uint32_t eth_rx = 0, rss = 0, flow = 0, flow_counter = 0, counter_set = 0;
+  std::uint32_t eth_rx = 0, rss = 0, flow = 0, flow_counter = 0, counter_set = 0, comp_cntr = 0;
   std::uint64_t caps = 0;
 
   // Creates one object of each kind, so that every command has one to refer to.
@@ -69,6 +69,7 @@ class AdminFields : public AdminTest {
       EXPECT_EQ(run(entry(TERN_CMD_CREATE_COUNTER_SET, 0, 8)), TERN_ST_OK);
       counter_set = out<tern_rsp_object>().id;
     }
+    if (caps & TERN_CAP_COMP_CNTR) comp_cntr = make(TERN_CMD_CREATE_COMP_CNTR, comp_cntr_command());
     if (caps & TERN_CAP_XRC) {
       xrcd = make_xrcd();
       ini_qpn = make(TERN_CMD_CREATE_QP, initiator_command());
@@ -89,6 +90,9 @@ class AdminFields : public AdminTest {
                          .dmn = dmn,
                          .kind = TERN_MR_DM};
     return c;
+  }
+  tern_cmd_create_comp_cntr comp_cntr_command() {
+    return {.value = {host.alloc(8, 8), host.alloc(8, 8)}};
   }
   tern_cmd_resize_cq resize_command() {
     tern_cmd_resize_cq c{.pages = pages(2), .cqn = cqn, .log_size = 7};
@@ -222,6 +226,14 @@ class AdminFields : public AdminTest {
       add(TERN_CMD_DESTROY_COUNTER_SET, tern_cmd_object{counter_set, 0});
       add(TERN_CMD_QUERY_COUNTER_SET, tern_cmd_object{counter_set, 0});
       add(TERN_CMD_BIND_COUNTER_SET, tern_cmd_bind_counter_set{qpn, counter_set});
+    }
+    if (caps & TERN_CAP_COMP_CNTR) {
+      add(TERN_CMD_CREATE_COMP_CNTR, comp_cntr_command());
+      add(TERN_CMD_DESTROY_COMP_CNTR, tern_cmd_object{comp_cntr, 0});
+      add(TERN_CMD_MODIFY_COMP_CNTR,
+          tern_cmd_modify_comp_cntr{comp_cntr, TERN_COMP_CNTR_ERR, TERN_COMP_CNTR_ADD, 0, 5});
+      add(TERN_CMD_ATTACH_COMP_CNTR,
+          tern_cmd_attach_comp_cntr{qpn, comp_cntr, TERN_COMP_OP_SEND, 0});
     }
     if (caps & TERN_CAP_CC) {
       tern_cmd_set_cc c{.mask = 1U << TERN_CC_RP_AI_RATE, .port = 1};

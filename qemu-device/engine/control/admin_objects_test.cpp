@@ -698,7 +698,8 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
                             TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
                             TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM |
-                            TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT | TERN_CAP_ETH_COALESCE);
+                            TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT | TERN_CAP_ETH_COALESCE |
+                            TERN_CAP_COMP_CNTR);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);
@@ -719,6 +720,7 @@ TEST_F(AdminTest, Capabilities) {
   EXPECT_EQ(caps.max_flow_shapes, 64U);
   EXPECT_EQ(caps.max_flow_counters, 16384U);
   EXPECT_EQ(caps.max_counter_sets, 4096U);
+  EXPECT_EQ(caps.max_comp_cntrs, 65536U);
   EXPECT_EQ(std::memcmp(caps.mac, "\x52\x54\x00\x12\x34\x56", 6), 0);
   EXPECT_NE(std::memchr(caps.fw_name, 0, sizeof(caps.fw_name)), nullptr);
   for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr, caps.max_srq_wr}) {

@@ -86,6 +86,7 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_flow_shapes = le(eth::Steering::kMaxShapes);
   caps.max_flow_counters = le(eth::Steering::kMaxCounters);
   caps.max_counter_sets = le(kMaxCounterSets);
+  caps.max_comp_cntrs = le(kMaxCompCounters);
   reply.set(caps);
   return TERN_ST_OK;
 }
@@ -112,6 +113,7 @@ Status query_objects(Admin&, Device& device, const None&, Reply& reply) {
   rsp.flow = le(device.port.ethernet.steering.flows());
   rsp.flow_counter = le(device.port.ethernet.steering.counters());
   rsp.counter_set = le(device.registry.counter_sets.count());
+  rsp.comp_cntr = le(device.registry.comp_counters.count());
   reply.set(rsp);
   return TERN_ST_OK;
 }

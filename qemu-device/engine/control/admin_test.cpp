@@ -351,8 +351,8 @@ std::vector<std::size_t> operator+(std::vector<std::size_t> a, const std::vector
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {COMMAND(NOP), 0, {}, 0},
-      {COMMAND(QUERY_CAPS), 0, {}, 208},
-      {COMMAND(QUERY_OBJECTS), 0, {}, 88},
+      {COMMAND(QUERY_CAPS), 0, {}, 216},
+      {COMMAND(QUERY_OBJECTS), 0, {}, 96},
       {COMMAND(QUERY_COUNTERS), 8, range(5, 3), 280},
       {COMMAND(QUERY_PORT), 8, range(1, 7), 24},
       {COMMAND(MODIFY_PORT), 16, {}, 0},
@@ -410,6 +410,10 @@ const std::vector<Shape>& shapes() {
       {COMMAND(DESTROY_COUNTER_SET), 8, range(4, 4), 0},
       {COMMAND(QUERY_COUNTER_SET), 8, range(4, 4), 280},
       {COMMAND(BIND_COUNTER_SET), 8, {}, 0},
+      {COMMAND(CREATE_COMP_CNTR), 24, range(0x11, 7), 8},
+      {COMMAND(DESTROY_COMP_CNTR), 8, range(4, 4), 0},
+      {COMMAND(MODIFY_COMP_CNTR), 16, range(6, 2), 0},
+      {COMMAND(ATTACH_COMP_CNTR), 16, range(12, 4), 0},
       {COMMAND(QUERY_CC), 8, range(1, 7), 128},
       {COMMAND(SET_CC), 136, range(5, 3), 0},
   };

@@ -16,7 +16,7 @@ constexpr std::uint64_t kCaps =
     TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN | TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING |
     TERN_CAP_RAW_QP | TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
     TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM | TERN_CAP_UDP_SPORT |
-    TERN_CAP_ETH_COALESCE;
+    TERN_CAP_ETH_COALESCE | TERN_CAP_COMP_CNTR;
 
 }  // namespace
 
@@ -44,6 +44,7 @@ Registry::Registry(Host& host, const Config& config_)
       xrcds(1, kMaxXrcd),
       srqs(1, kMaxSrq),
       counter_sets(1, kMaxCounterSets),
+      comp_counters(1, kMaxCompCounters),
       qps(kGsiQpn, config.max_qp, 1) {}
 
 std::uint64_t Registry::caps() const {
@@ -89,6 +90,7 @@ void Registry::reset() {
   async_events.clear();
   congestion = config.congestion;
   counter_sets.clear();
+  comp_counters.clear();
   srqs.clear();
   xrcds.clear();
   cqs.clear();

@@ -14,6 +14,7 @@
 #include "memory/device_memory.h"
 #include "memory/dm_ops.h"
 #include "memory/memory.h"
+#include "objects/comp_counter.h"
 #include "objects/events.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
@@ -59,6 +60,8 @@ class Registry : public DeviceState {
     xrcds.for_each(visit);
     cqs.for_each(visit);
     srqs.for_each(visit);
+    counter_sets.for_each(visit);
+    comp_counters.for_each(visit);
   }
   // Returns whether there is a number for a new QP to which no memory window is bound.
   [[nodiscard]] bool qp_number_left();
@@ -80,6 +83,7 @@ class Registry : public DeviceState {
   Table<Xrcd> xrcds;
   Table<Srq> srqs;
   Table<CounterSet> counter_sets;
+  Table<CompCounter> comp_counters;
   Table<Qp> qps;
 
  private:

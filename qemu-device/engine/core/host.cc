@@ -199,6 +199,7 @@ void store_release(std::byte* p, T value) {
 }  // namespace
 
 void store_release32(std::byte* p, std::uint32_t value) { store_release(p, value); }
+void store_release64(std::byte* p, std::uint64_t value) { store_release(p, value); }
 
 std::uint32_t load_acquire32(const std::byte* p) {
   if (aligned(p, sizeof(std::uint32_t))) {

@@ -163,6 +163,7 @@ class SpanList {
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add);
 std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap);
 void store_release32(std::byte* p, std::uint32_t value);
+void store_release64(std::byte* p, std::uint64_t value);
 [[nodiscard]] std::uint32_t load_acquire32(const std::byte* p);
 
 }  // namespace tern

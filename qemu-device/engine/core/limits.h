@@ -13,6 +13,7 @@ inline constexpr std::uint32_t kMaxSrq = 16384;
 inline constexpr std::uint32_t kMaxXrcd = 16384;
 inline constexpr std::uint32_t kMaxDm = 65536;
 inline constexpr std::uint32_t kMaxCounterSets = 4096;
+inline constexpr std::uint32_t kMaxCompCounters = 65536;
 inline constexpr std::uint8_t kMinLogEq = 4;
 inline constexpr std::uint8_t kMaxLogEq = 20;
 // An arm has 24 bits for a CQ index, so a CQ must stay well below 2^24 entries.

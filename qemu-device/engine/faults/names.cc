@@ -123,6 +123,10 @@ constexpr CommandName kCommands[] = {
     {"destroy-counter-set", TERN_CMD_DESTROY_COUNTER_SET},
     {"query-counter-set", TERN_CMD_QUERY_COUNTER_SET},
     {"bind-counter-set", TERN_CMD_BIND_COUNTER_SET},
+    {"create-comp-cntr", TERN_CMD_CREATE_COMP_CNTR},
+    {"destroy-comp-cntr", TERN_CMD_DESTROY_COMP_CNTR},
+    {"modify-comp-cntr", TERN_CMD_MODIFY_COMP_CNTR},
+    {"attach-comp-cntr", TERN_CMD_ATTACH_COMP_CNTR},
     {"query-cc", TERN_CMD_QUERY_CC},
     {"set-cc", TERN_CMD_SET_CC},
 };

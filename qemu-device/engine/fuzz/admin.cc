@@ -50,6 +50,10 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
       const auto c = as(tern_cmd_create_cq{});
       return ring(c, sizeof(tern_cqe) << (c.log_size & 31), FuzzHost::kWrite);
     }
+    case TERN_CMD_CREATE_COMP_CNTR:
+      for (const auto value : as(tern_cmd_create_comp_cntr{}).value)
+        w_.host.grant(value, sizeof(value), FuzzHost::kWrite);
+      break;
     case TERN_CMD_RESIZE_CQ: {
       const auto c = as(tern_cmd_resize_cq{});
       return ring(c, sizeof(tern_cqe) << (c.log_size & 31), FuzzHost::kWrite);
@@ -198,6 +202,7 @@ void AdminPlay::finish() {
       {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
       {TERN_CMD_DESTROY_QP, kQp},
       {TERN_CMD_DESTROY_COUNTER_SET, kCounterSet},
+      {TERN_CMD_DESTROY_COMP_CNTR, kCompCounter},
       {TERN_CMD_DESTROY_ETH_QUEUE, kEth},
       {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},

@@ -98,6 +98,12 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       return bytes_of(good_rss());
     case TERN_CMD_CREATE_FLOW:
       return bytes_of(good_flow());
+    case TERN_CMD_CREATE_COMP_CNTR: {
+      tern_cmd_create_comp_cntr c{};
+      for (auto& value : c.value) value = record(8);
+      c.type = in_.u8() % 3;
+      return bytes_of(c);
+    }
     case TERN_CMD_ALLOC_PD:
       return bytes_of(tern_cmd_alloc_pd{in_.u8() & 1U, 0});
     case TERN_CMD_CREATE_EQ: {
@@ -326,6 +332,16 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
     }
     case TERN_CMD_BIND_COUNTER_SET:
       return bytes_of(tern_cmd_bind_counter_set{any(kQp), in_.u8() % 4 ? any(kCounterSet) : 0});
+    case TERN_CMD_MODIFY_COMP_CNTR: {
+      tern_cmd_modify_comp_cntr c{};
+      c.id = any(kCompCounter);
+      c.entry = in_.u8() % 3;
+      c.op = in_.u8() % 3;
+      c.operand = in_.u64();
+      return bytes_of(c);
+    }
+    case TERN_CMD_ATTACH_COMP_CNTR:
+      return bytes_of(tern_cmd_attach_comp_cntr{any(kQp), any(kCompCounter), in_.u8() % 64U, 0});
     case TERN_CMD_SET_CC: {
       tern_cmd_set_cc c{};
       c.mask = 1U << in_.pick(TERN_CC_NUM);

@@ -29,6 +29,7 @@ enum Kind : unsigned {
   kFlow,
   kFlowCounter,
   kCounterSet,
+  kCompCounter,
   kKinds
 };
 
@@ -100,6 +101,10 @@ inline constexpr Shape kShapes[] = {
     {TERN_CMD_BIND_COUNTER_SET, sizeof(tern_cmd_bind_counter_set), 0, -1, -1},
     {TERN_CMD_QUERY_CC, sizeof(tern_cmd_query_port), sizeof(tern_cc_params), -1, -1},
     {TERN_CMD_SET_CC, sizeof(tern_cmd_set_cc), 0, -1, -1},
+    {TERN_CMD_CREATE_COMP_CNTR, sizeof(tern_cmd_create_comp_cntr), 8, kCompCounter, -1},
+    {TERN_CMD_DESTROY_COMP_CNTR, sizeof(tern_cmd_object), 0, -1, kCompCounter},
+    {TERN_CMD_MODIFY_COMP_CNTR, sizeof(tern_cmd_modify_comp_cntr), 0, -1, -1},
+    {TERN_CMD_ATTACH_COMP_CNTR, sizeof(tern_cmd_attach_comp_cntr), 0, -1, -1},
 };
 
 using Bytes = std::vector<std::byte>;

@@ -44,8 +44,9 @@ class Record {
   std::uint64_t addr_ = 0;
 };
 
-// Stores an aligned 32-bit word in DMA memory with a release store; in pieces if the host's mapping
-// splits the word. Returns false if it is not RAM.
+// Store an aligned word in DMA memory with a release store; in pieces if the host's mapping splits
+// the word. They return false if it is not RAM.
 [[nodiscard]] bool dma_store32(Host& host, std::uint64_t addr, std::uint32_t value);
+[[nodiscard]] bool dma_store64(Host& host, std::uint64_t addr, std::uint64_t value);
 
 }  // namespace tern

@@ -108,6 +108,8 @@ ConnectedReceiver::Refusal ConnectedReceiver::store_write(const Packet& packet, 
   return Refusal::kNone;
 }
 
+void ConnectedReceiver::count_write() { qp_.count(TERN_COMP_OP_REMOTE_WRITE, true, received_); }
+
 Access ConnectedReceiver::reach(const Accessor& who, const KeyRequest& request,
                                 std::uint64_t rest) {
   Context& context = qp_.context();

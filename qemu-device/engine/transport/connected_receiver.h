@@ -60,6 +60,7 @@ class ConnectedReceiver : public Receiver {
     const Refusal refusal = t.send ? store_send(packet, t, who) : store_write(packet, who, permit);
     if (refusal != Refusal::kNone) return refusal;
     message_ = t.last ? Message::kNone : t.send ? Message::kSend : Message::kWrite;
+    if (t.last && !t.send) count_write();
     if (t.last && (t.send || t.imm)) {
       half.complete(cqe_of(packet, t.send ? TERN_RECV_SEND : TERN_RECV_RDMA_WITH_IMM));
     }
@@ -83,6 +84,7 @@ class ConnectedReceiver : public Receiver {
   [[nodiscard]] Refusal store_write(const Packet& packet, const Accessor& who,
                                     const Memory::Permit& permit);
   [[nodiscard]] Access reached(Access access, std::uint64_t rest);
+  void count_write();
 
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_va_ = 0;

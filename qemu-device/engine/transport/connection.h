@@ -21,6 +21,7 @@
 
 namespace tern {
 
+class CompCounter;
 class Context;
 class Rendezvous;
 class Srq;
@@ -67,7 +68,13 @@ class Connection {
   // Writes a completion to the send or receive CQ. If that fails, the QP goes to the error state. A
   // receive of an XRC target completes into the CQ of its SRQ, and is dropped if the SRQ is gone.
   void complete_send(tern_cqe& cqe);
-  void complete_recv(tern_cqe& cqe);
+  // `counts`: no further completion is of the same message.
+  void complete_recv(tern_cqe& cqe, bool counts = true);
+  // Whether one of these operations, TERN_COMP_OP_*, has a completion counter.
+  [[nodiscard]] bool counts(unsigned ops) const { return counted_ & ops; }
+  // Counts the completion of an operation, if it has a counter: of a message of `bytes` bytes.
+  void count(unsigned op, bool success, std::uint64_t bytes);
+  void count_recv(const tern_cqe& cqe);
   // tag_list(): of its SRQ; null if that has none. rendezvous(): fetches the data of rendezvous;
   // null if software does.
   [[nodiscard]] TagList* tag_list() const;
@@ -141,6 +148,7 @@ class Connection {
   std::uint8_t faulting_ = 0;  // a bit for each fault that has not ended
   bool fetches_ = false;       // rendezvous() exists
   std::uint8_t ece_ = 0;       // TERN_ECE_*
+  std::uint8_t counted_ = 0;   // TERN_COMP_OP_*: those with a completion counter
   Qpn qpn_;
   Context* context_;
   Counters* counters_;

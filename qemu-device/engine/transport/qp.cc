@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "transport/qp.h"
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <utility>
 
+#include "objects/comp_counter.h"
 #include "objects/context.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
@@ -100,6 +103,8 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
 Qp::~Qp() {
   --context_->device.lane_qps[context_->lane];
   bind(nullptr);
+  if (counted_ != 0) [[unlikely]]
+    detach_comp_counters();
   cancel_faults();
   context_->forget_polled(*this);
   context_->unschedule(*this);
@@ -216,9 +221,10 @@ void Connection::complete_send(tern_cqe& cqe) {
   if (!qp.send_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
 }
 
-void Connection::complete_recv(tern_cqe& cqe) {
+void Connection::complete_recv(tern_cqe& cqe, bool counts) {
   auto& qp = static_cast<Qp&>(*this);
   cqe.qpn = le(qpn_.value);
+  if (counts) count_recv(cqe);
   if (!qp.xrc_target()) {
     if (!qp.recv_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
   } else if (Srq* const from = qp.receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
@@ -266,6 +272,43 @@ void Qp::bind(CounterSet* set) {
   if (set != nullptr) ++set->users;
   bound = set;
   counters_ = set != nullptr ? &set->values : &context_->counters;
+}
+
+Status Qp::check_attach(std::uint32_t ops) const {
+  if (ops == 0 || (ops & ~((1U << TERN_COMP_OP_NUM) - 1))) return TERN_ST_BAD_PARAM;
+  if (attr_.state != TERN_QPS_RESET && attr_.state != TERN_QPS_INIT) return TERN_ST_BAD_STATE;
+  return counts(ops) ? TERN_ST_BUSY : TERN_ST_OK;
+}
+
+void Qp::attach(CompCounter& counter, std::uint32_t ops) {
+  auto& counters = rare_state().comp_counters;
+  for (unsigned op = 0; op != counters.size(); ++op) {
+    if (!(ops & 1U << op)) continue;
+    counters[op] = &counter;
+    ++counter.users;
+  }
+  counted_ |= static_cast<std::uint8_t>(ops);
+}
+
+void Qp::detach_comp_counters() {
+  for (CompCounter* const counter : rare_state().comp_counters) {
+    if (counter != nullptr) --counter->users;
+  }
+}
+
+void Connection::count_recv(const tern_cqe& cqe) {
+  constexpr std::uint32_t kGrh = 40;
+  const std::uint32_t bytes = le(std::uint32_t{cqe.byte_len});
+  count(TERN_COMP_OP_RECV, cqe.status == TERN_CQE_SUCCESS,
+        cqe.flags & TERN_CQE_F_GRH ? bytes - std::min(bytes, kGrh) : bytes);
+}
+
+void Connection::count(unsigned op, bool success, std::uint64_t bytes) {
+  if (!counts(op)) [[likely]]
+    return;
+  auto& qp = static_cast<Qp&>(*this);
+  const auto index = static_cast<unsigned>(std::countr_zero(op));
+  qp.rare_state_->comp_counters[index]->count(success, bytes);
 }
 
 // ---- doorbells and turns ----

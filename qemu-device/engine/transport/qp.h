@@ -66,6 +66,10 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
 
   // BIND_COUNTER_SET: counts in `set` from now on, or with null in the device's counters.
   void bind(CounterSet* set);
+  // ATTACH_COMP_CNTR: whether the operations `ops`, TERN_COMP_OP_*, may get a completion counter;
+  // gives it to them.
+  [[nodiscard]] Status check_attach(std::uint32_t ops) const;
+  void attach(CompCounter& counter, std::uint32_t ops);
 
   // Doorbells.
   void kick_sq();
@@ -123,6 +127,7 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
     std::array<Fault, 2> faults;  // by TERN_FAULT_*
     Timer rq_settled;             // in ERR: when it expires, rq_pi is read once more
     CounterSet* counter_set = nullptr;
+    std::array<CompCounter*, TERN_COMP_OP_NUM> comp_counters{};  // by bit of TERN_COMP_OP_*
     std::unique_ptr<Rendezvous> rendezvous;
   };
   // Allocates it if necessary.
@@ -140,6 +145,7 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   void set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event = 0);
   void to_reset();
   void cancel_faults();
+  void detach_comp_counters();
   void log_fault(std::uint8_t code, const Fault& fault) const;
   [[gnu::noinline]] void log_wqe(const RecvWqe& wqe) const;
   void log_refused(const Packet& packet) const;

@@ -143,9 +143,10 @@ Take Responder::take_message(const Packet& packet) {
 
 void Responder::complete(tern_cqe cqe) {
   release(cqe);
+  bool last = true;
   if (auto* const tags = std::get_if<TagTarget>(&target_)) [[unlikely]]
-    tags->label(cqe);
-  qp_.complete_recv(cqe);
+    last = tags->label(cqe);
+  qp_.complete_recv(cqe, last);
 }
 
 // Checks that FIRST, MIDDLE, LAST and ONLY follow each other as IBTA 9.7.4.1.3 requires.
@@ -618,6 +619,8 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     packet.payload.clear();
     if (last) {
       r.pending = false;
+      // A repeated READ is answered again, and counts once.
+      if (!std::exchange(r.counted, true)) qp_.count(TERN_COMP_OP_REMOTE_READ, true, r.len);
       return true;
     }
   }

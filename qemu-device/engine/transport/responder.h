@@ -62,6 +62,7 @@ class Responder : public ConnectedReceiver {
     Op op = Op::kReadRequest;
     bool used = false;
     bool pending = false;  // its first response has not been sent
+    bool counted = false;  // READ: the last packet of a response was sent
   };
   // A queued acknowledgement or response.
   struct Out {

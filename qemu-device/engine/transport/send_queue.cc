@@ -39,6 +39,23 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
   }
 }
 
+// TERN_COMP_OP_* of a WQE, 0 if completion counters leave it out.
+constexpr unsigned counted_op(std::uint8_t opcode) {
+  switch (opcode) {
+    case TERN_WR_SEND:
+    case TERN_WR_SEND_WITH_IMM:
+    case TERN_WR_SEND_WITH_INV:
+      return TERN_COMP_OP_SEND;
+    case TERN_WR_RDMA_READ:
+      return TERN_COMP_OP_RDMA_READ;
+    case TERN_WR_RDMA_WRITE:
+    case TERN_WR_RDMA_WRITE_WITH_IMM:
+      return TERN_COMP_OP_RDMA_WRITE;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 SendQueue::SendQueue(Connection& qp) : qp_(qp), window_(qp.context().blocks) {}
@@ -236,6 +253,8 @@ std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
 // ---- completions ----
 
 void SendQueue::complete(const SendWqe& wqe, std::uint8_t status) {
+  if (const unsigned op = counted_op(wqe.opcode); qp_.counts(op) && qp_.has_sq()) [[unlikely]]
+    qp_.count(op, status == TERN_CQE_SUCCESS, wqe.length);
   if (status == TERN_CQE_SUCCESS && !(wqe.flags & TERN_WQE_F_SIGNALED)) return;
   tern_cqe cqe{};
   cqe.wr_id = le(wqe.wr_id);

@@ -148,21 +148,25 @@ bool TagTarget::postponed() {
   return !message_->labelled || !tagged() || message_->reported || report_match();
 }
 
-void TagTarget::label(tern_cqe& cqe) {
-  if (!message_->labelled) return;
+bool TagTarget::label(tern_cqe& cqe) {
+  if (!message_->labelled) return true;
   message_->labelled = false;
   TagList& tags = *qp_.tag_list();
   if (tagged()) return label_tagged(cqe);
   if (message_->kind == Kind::kNoTag) {
     cqe.opcode = TERN_RECV_TM_NO_TAG;
-    return;
+    return true;
   }
   cqe.opcode = TERN_RECV_TM;
-  if (cqe.status != TERN_CQE_SUCCESS) return tags.forget_unexpected();
-  if (tags.waiting()) cqe.flags |= TERN_CQE_F_TM_SYNC_REQ;
+  if (cqe.status != TERN_CQE_SUCCESS) {
+    tags.forget_unexpected();
+  } else if (tags.waiting()) {
+    cqe.flags |= TERN_CQE_F_TM_SYNC_REQ;
+  }
+  return true;
 }
 
-void TagTarget::label_tagged(tern_cqe& cqe) {
+bool TagTarget::label_tagged(tern_cqe& cqe) {
   TagList& tags = *qp_.tag_list();
   cqe.opcode = TERN_RECV_TM;
   const bool success = cqe.status == TERN_CQE_SUCCESS;
@@ -178,11 +182,12 @@ void TagTarget::label_tagged(tern_cqe& cqe) {
   if (!message_->reported) add_match(cqe);
   if (success && message_->kind == Kind::kRendezvous) {
     qp_.rendezvous()->fetch(message_->held, message_->headers);
-    return;
+    return false;
   }
   if (success) cqe.flags |= TERN_CQE_F_TM_DATA_VALID;
   if (success && message_->kind == Kind::kIncomplete) cqe.status = TERN_CQE_TM_RNDV_INCOMPLETE;
   tags.release(message_->held);
+  return true;
 }
 
 }  // namespace tern

@@ -26,8 +26,9 @@ class TagTarget {
   [[nodiscard]] Take take(const Packet& packet);
   // A SEND met an absent page. Returns false if the QP has to go to the error state.
   [[nodiscard]] bool postponed();
-  // Turns the CQE of the held WQE, which is complete, into one of tag matching.
-  void label(tern_cqe& cqe);
+  // Turns the CQE of the held WQE, which is complete, into one of tag matching. Returns whether it
+  // is the last one of its message.
+  [[nodiscard]] bool label(tern_cqe& cqe);
   // Whether the held WQE is the buffer of a tag. Such a WQE always completes: software holds the
   // buffer until then.
   [[nodiscard]] bool holds_tag() const { return recv_ && message_->labelled && tagged(); }
@@ -50,7 +51,7 @@ class TagTarget {
   void to_tag(Kind kind);
   [[nodiscard]] bool report_match();
   void add_match(tern_cqe& cqe) const;
-  void label_tagged(tern_cqe& cqe);
+  [[nodiscard]] bool label_tagged(tern_cqe& cqe);
   [[nodiscard]] bool tagged() const { return message_->kind >= Kind::kEager; }
   [[nodiscard]] std::uint64_t tag() const;
 

@@ -24,7 +24,7 @@ class Driver(hw.Tern):
         self.direct = False
         self.qemu.write(self.CHUNK, struct.pack("<Q", self.RING) * hw.PAGES_CHUNK)
         self.qemu.write(self.CHUNKS, struct.pack("<Q", self.CHUNK) * 1024)
-        caps = self.run(hw.CMD_QUERY_CAPS, out_len=208)[1]
+        caps = self.run(hw.CMD_QUERY_CAPS, out_len=216)[1]
         self.max_pages, self.max_cmd_pages = struct.unpack_from("<QI", caps, 0xb0)
         self.pd = self.make(hw.CMD_ALLOC_PD, bytes(8))[1]
         return self

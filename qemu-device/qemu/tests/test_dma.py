@@ -16,7 +16,7 @@ class Caps(unittest.TestCase):
     def query(self, properties=""):
         with Qemu("-device", "tern,addr=4" + properties) as qemu:
             status, caps = hw.Tern(qemu).start().run(hw.CMD_QUERY_CAPS, out_len=1024)
-            self.assertEqual((status, len(caps)), (hw.ST_OK, 208))
+            self.assertEqual((status, len(caps)), (hw.ST_OK, 216))
             return caps
 
     def test_obey_the_properties(self):
@@ -78,8 +78,8 @@ class Memory(unittest.TestCase):
                     tern.run(hw.CMD_ALLOC_PD, bytes(8), 8, in_addr=addr)[0], hw.ST_DMA_ERROR)
             tern.IN, tern.OUT = other.DM + 0x1000, other.DM + 0x2000
             caps = tern.run(hw.CMD_QUERY_CAPS, out_len=1024)[1]
-            self.assertEqual(len(caps), 208)
-            self.assertEqual(qemu.read(other.DM + 0x2000, 208), caps)
+            self.assertEqual(len(caps), 216)
+            self.assertEqual(qemu.read(other.DM + 0x2000, 216), caps)
             self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_OK)
             # Unreachable once the other function stops decoding memory.
             other.command(0)

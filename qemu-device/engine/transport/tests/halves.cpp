@@ -90,7 +90,9 @@ Take Connection::take_rq_wqe(RecvWqe& wqe, Srq*) {
 }
 
 void Connection::complete_send(tern_cqe& cqe) { fake(this).sends.push_back(cqe); }
-void Connection::complete_recv(tern_cqe& cqe) { fake(this).receives.push_back(cqe); }
+void Connection::complete_recv(tern_cqe& cqe, bool) { fake(this).receives.push_back(cqe); }
+void Connection::count(unsigned, bool, std::uint64_t) {}
+void Connection::count_recv(const tern_cqe&) {}
 TagList* Connection::tag_list() const { return nullptr; }
 Rendezvous* Connection::rendezvous() const { return nullptr; }
 bool Connection::receives() const { return true; }
