@@ -621,6 +621,7 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition tern_comp_cntr_defs[];
 extern const struct uapi_definition tern_ctx_defs[];
 /* <not exported> */
 int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
@@ -650,6 +651,7 @@ tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset);
 extern const struct uapi_definition tern_dm_defs[];
 
 /* tern_ib_qp_counters.c */
+extern const struct ib_device_ops tern_comp_cntr_ops;
 extern const struct ib_device_ops tern_qp_counter_ops;
 
 /* tern_ib_mr.c */

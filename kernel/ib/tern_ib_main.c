@@ -161,6 +161,7 @@ static const struct ib_device_ops tern_dev_xrc_ops = {
 
 /* Driver attributes of ib_core methods, and driver methods. */
 static const struct uapi_definition tern_uapi_defs[] = {
+	UAPI_DEF_CHAIN(tern_comp_cntr_defs),
 	UAPI_DEF_CHAIN(tern_ctx_defs),
 	UAPI_DEF_CHAIN(tern_dm_defs),
 	UAPI_DEF_CHAIN(tern_dv_defs),
@@ -173,6 +174,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		u64 cap;
 		const struct ib_device_ops *ops;
 	} optional[] = {
+		{ TERN_CAP_COMP_CNTR, &tern_comp_cntr_ops },
 		{ TERN_CAP_COUNTER_SETS, &tern_qp_counter_ops },
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },

@@ -63,6 +63,8 @@ VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 	case TERN_CMD_MODIFY_SRQ:
 	case TERN_CMD_CREATE_ETH_QUEUE:
 	case TERN_CMD_DESTROY_ETH_QUEUE:
+	case TERN_CMD_CREATE_COMP_CNTR:
+	case TERN_CMD_DESTROY_COMP_CNTR:
 		return true;
 	default:
 		return false;
@@ -110,6 +112,7 @@ static bool tern_cmd_frees_memory(u16 opcode)
 	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
 	case TERN_CMD_DESTROY_SRQ:
 	case TERN_CMD_DESTROY_ETH_QUEUE:
+	case TERN_CMD_DESTROY_COMP_CNTR:
 		return true;
 	default:
 		return false;

@@ -39,6 +39,7 @@ static int tern_objects_show(struct seq_file *s, void *unused)
 	seq_printf(s, "alive_rss %u\n", le32_to_cpu(rsp.rss));
 	seq_printf(s, "alive_flow %u\n", le32_to_cpu(rsp.flow));
 	seq_printf(s, "alive_flow_counter %u\n", le32_to_cpu(rsp.flow_counter));
+	seq_printf(s, "alive_comp_cntr %u\n", le32_to_cpu(rsp.comp_cntr));
 	seq_printf(s, "dm_bytes %llu\n", le64_to_cpu(rsp.dm_bytes));
 	seq_printf(s, "page_entries %llu\n", le64_to_cpu(rsp.page_entries));
 	seq_printf(s, "parked_faults %u\n", le32_to_cpu(rsp.parked));

@@ -236,6 +236,21 @@ enum tern_ib_alloc_dm_attrs {
 	TERN_IB_ATTR_ALLOC_DM_RESP = (1U << UVERBS_ID_NS_SHIFT),
 };
 
+/*
+ * UVERBS_METHOD_COMP_CNTR_CREATE. A buffer, struct ib_uverbs_buffer_desc, is an
+ * aligned __le64.
+ */
+enum tern_ib_create_comp_cntr_attrs {
+	TERN_IB_ATTR_CREATE_COMP_CNTR_COMP_BUFFER = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_CREATE_COMP_CNTR_ERR_BUFFER,
+	TERN_IB_ATTR_CREATE_COMP_CNTR_TYPE,	/* __u8: TERN_COMP_CNTR_TYPE_* */
+};
+
+enum tern_comp_cntr_type {
+	TERN_COMP_CNTR_TYPE_WRS,
+	TERN_COMP_CNTR_TYPE_BYTES,
+};
+
 /* Methods of UVERBS_OBJECT_DM. */
 enum tern_ib_dm_methods {
 	TERN_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
