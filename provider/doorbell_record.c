@@ -25,6 +25,8 @@ static size_t tern_record_size(enum tern_record_type type)
 		return sizeof(struct tern_cq_record);
 	case TERN_RECORD_SRQ:
 		return sizeof(struct tern_srq_record);
+	case TERN_RECORD_COMP_CNTR:
+		return 2 * sizeof(__le64);
 	default:
 		return sizeof(struct tern_qp_record);
 	}

@@ -31,6 +31,18 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.query_port_speed = ibv_cmd_query_port_speed,
 	.reg_mr_ex = tern_reg_mr_ex,
 #endif
+#if IBVERBS_PABI_VERSION >= 65
+	.create_comp_cntr = tern_create_comp_cntr,
+	.destroy_comp_cntr = tern_destroy_comp_cntr,
+	.inc_comp_cntr = ibv_cmd_inc_comp_cntr,
+	.inc_err_comp_cntr = ibv_cmd_inc_err_comp_cntr,
+	.qp_attach_comp_cntr = ibv_cmd_qp_attach_comp_cntr,
+	.query_comp_cntr_caps = tern_query_comp_cntr_caps,
+	.read_comp_cntr = tern_read_comp_cntr,
+	.read_err_comp_cntr = tern_read_err_comp_cntr,
+	.set_comp_cntr = ibv_cmd_set_comp_cntr,
+	.set_err_comp_cntr = ibv_cmd_set_err_comp_cntr,
+#endif
 	.alloc_mw = tern_alloc_mw,
 	.alloc_null_mr = tern_alloc_null_mr,
 	.alloc_parent_domain = tern_alloc_parent_domain,

@@ -50,6 +50,7 @@ enum tern_record_type {
 	TERN_RECORD_CQ,
 	TERN_RECORD_SRQ,
 	TERN_RECORD_QP,
+	TERN_RECORD_COMP_CNTR, /* the values of a completion counter */
 	TERN_NUM_RECORD_TYPES,
 };
 
@@ -570,6 +571,17 @@ struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);
 void tern_unimport_mr(struct ibv_mr *ibvmr);
 struct ibv_mw *tern_alloc_mw(struct ibv_pd *ibvpd, enum ibv_mw_type type);
 int tern_dealloc_mw(struct ibv_mw *ibvmw);
+
+/* comp_cntr.c */
+#if IBVERBS_PABI_VERSION >= 65
+struct ibv_comp_cntr *tern_create_comp_cntr(struct ibv_context *ibvctx,
+					    struct ibv_comp_cntr_init_attr *attr);
+int tern_query_comp_cntr_caps(struct ibv_context *ibvctx,
+			      struct ibv_comp_cntr_caps *caps, size_t size);
+int tern_destroy_comp_cntr(struct ibv_comp_cntr *ibvcc);
+int tern_read_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);
+int tern_read_err_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);
+#endif
 
 /* dm.c */
 struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,

@@ -207,6 +207,33 @@ int terndv_query_key(struct ibv_pd *pd, uint32_t key,
 		     struct terndv_key_attr *attr);
 int terndv_query_mw(struct ibv_mw *mw, struct terndv_key_attr *attr);
 
+/* Memory of 8 bytes: at ptr, or at an offset of a dma-buf. */
+struct terndv_mem {
+	void *ptr; /* with a dma-buf: where the process has mapped it, or NULL */
+	uint64_t offset; /* in the dma-buf */
+	int32_t fd; /* of the dma-buf, -1: none */
+	uint32_t reserved; /* 0 */
+};
+
+enum terndv_comp_cntr_comp_mask {
+	TERNDV_COMP_CNTR_MASK_COMP_MEM = 1 << 0,
+	TERNDV_COMP_CNTR_MASK_ERR_MEM = 1 << 1,
+};
+
+struct terndv_comp_cntr_init_attr {
+	uint64_t comp_mask; /* TERNDV_COMP_CNTR_MASK_* */
+	struct terndv_mem comp; /* of the completion count */
+	struct terndv_mem err; /* of the error count */
+};
+
+/* From rdma-core 65 on. */
+struct ibv_comp_cntr;
+struct ibv_comp_cntr_init_attr;
+struct ibv_comp_cntr *
+terndv_create_comp_cntr(struct ibv_context *context,
+			struct ibv_comp_cntr_init_attr *attr,
+			struct terndv_comp_cntr_init_attr *tern_attr);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,7 @@ static const size_t sizes[TERN_NUM_RECORD_TYPES] = {
 	[TERN_RECORD_CQ] = 128,
 	[TERN_RECORD_SRQ] = 128,
 	[TERN_RECORD_QP] = 256,
+	[TERN_RECORD_COMP_CNTR] = 16,
 };
 
 #define RECORDS 200U
