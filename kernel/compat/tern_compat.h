@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Included before every source file of an out-of-tree build, so that code for
- * Linux 7.2 compiles on older kernels. Not part of the drivers.
+ * Linux 7.3 compiles on older kernels. Not part of the drivers.
  */
 #ifndef TERN_COMPAT_H
 #define TERN_COMPAT_H

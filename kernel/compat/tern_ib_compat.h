@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Included before every source file of tern_ib.ko in an out-of-tree build:
- * parts of the ib_core of Linux 7.2 that older kernels lack. Not part of the
+ * parts of the ib_core of Linux 7.3 that older kernels lack. Not part of the
  * driver.
  */
 #ifndef TERN_IB_COMPAT_H
@@ -107,6 +107,11 @@ ib_umem_get_cq_buf_or_va(struct ib_device *device,
 {
 	return ib_umem_get_va(device, addr, size, access);
 }
+#endif
+
+/* No attribute of the method has this number. */
+#ifndef TERN_HAVE_SRQ_BUF_UMEM
+#define UVERBS_ATTR_CREATE_SRQ_BUF_UMEM (UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM + 1)
 #endif
 
 /*

@@ -217,7 +217,10 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 		return err;
 
 	/* The device only reads WQEs. */
-	umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len, 0);
+	umem = ib_umem_get_attr_or_va(&dev->ibdev,
+				      rdma_udata_to_uverbs_attr_bundle(udata),
+				      UVERBS_ATTR_CREATE_SRQ_BUF_UMEM,
+				      req.buf_addr, req.buf_len, 0);
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
 	err = tern_uqueue_get(ucontext, &srq->queue, umem, req.record_addr,
