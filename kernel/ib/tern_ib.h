@@ -621,7 +621,6 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
-extern const struct uapi_definition tern_comp_cntr_defs[];
 extern const struct uapi_definition tern_ctx_defs[];
 /* <not exported> */
 int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
@@ -650,8 +649,11 @@ struct rdma_user_mmap_entry *
 tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset);
 extern const struct uapi_definition tern_dm_defs[];
 
-/* tern_ib_qp_counters.c */
+/* tern_ib_comp_cntr.c */
 extern const struct ib_device_ops tern_comp_cntr_ops;
+extern const struct uapi_definition tern_comp_cntr_defs[];
+
+/* tern_ib_qp_counters.c */
 extern const struct ib_device_ops tern_qp_counter_ops;
 
 /* tern_ib_mr.c */
@@ -820,10 +822,17 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr);
 /* tern_ib_counters.c */
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port);
+int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values);
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index);
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 			bool enable);
+
+/* tern_ib_mad.c */
+int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
+		     const struct ib_wc *in_wc, const struct ib_grh *in_grh,
+		     const struct ib_mad *in, struct ib_mad *out,
+		     size_t *out_size, u16 *pkey_index);
 
 /* tern_ib_restrack.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);

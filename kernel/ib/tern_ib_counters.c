@@ -60,8 +60,17 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
 
-static int tern_port_counters(struct tern_ib_dev *dev, u32 port,
-			      u64 *values)
+/**
+ * tern_port_counters() - read the counters of the port
+ * @dev: the device
+ * @port: 1
+ * @values: output, TERN_CNT_RDMA_NUM values
+ *
+ * May sleep.
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values)
 {
 	struct tern_cmd_query_counters cmd = {
 		.group = cpu_to_le32(TERN_COUNTERS_RDMA),

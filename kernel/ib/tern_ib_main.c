@@ -55,6 +55,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.poll_cq = tern_poll_cq,
 	.post_recv = tern_post_recv,
 	.post_send = tern_post_send,
+	.process_mad = tern_process_mad,
 	.query_device = tern_query_device,
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,

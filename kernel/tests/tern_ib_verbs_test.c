@@ -6,6 +6,8 @@
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 
+#include <rdma/ib_pma.h>
+
 #include "tern_ib.h"
 #include "tern_ib_ring.h"
 
@@ -50,6 +52,8 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 	case TERN_CMD_QUERY_COUNTERS:
 		counters[TERN_CNT_TX_RDMA_PACKETS] = cpu_to_le64(dev->packets);
 		counters[TERN_CNT_NP_ECN_MARKED] = cpu_to_le64(3);
+		counters[TERN_CNT_TX_RDMA_BYTES] = cpu_to_le64(1ULL << 40);
+		counters[TERN_CNT_RX_MALFORMED] = cpu_to_le64(U16_MAX + 1);
 		return 0;
 	case TERN_CMD_QUERY_QP:
 		rsp->attr.state = dev->state;
@@ -332,6 +336,74 @@ static void tern_test_optional_counters(struct kunit *test)
 	rdma_free_hw_stats_struct(stats);
 }
 
+/* Answers a MAD. Returns the result of the operation. */
+static int tern_test_mad(struct kunit *test, u8 class, u8 method, __be16 attr,
+			 u8 port, struct ib_mad *out)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct ib_mad *in = kunit_kzalloc(test, sizeof(*in), GFP_KERNEL);
+	u16 pkey = 0;
+	size_t size;
+
+	KUNIT_ASSERT_NOT_NULL(test, in);
+	in->mad_hdr.base_version = IB_MGMT_BASE_VERSION;
+	in->mad_hdr.mgmt_class = class;
+	in->mad_hdr.class_version = 1;
+	in->mad_hdr.method = method;
+	in->mad_hdr.attr_id = attr;
+	in->mad_hdr.tid = cpu_to_be64(99);
+	in->data[41] = port;
+	return tern_process_mad(&dev->ib.ibdev, 0, 1, NULL, NULL, in, out, &size,
+				&pkey);
+}
+
+/* The counters of the port: 32 bits stop at all ones, 64 bits go on. */
+static void tern_test_performance_mad(struct kunit *test)
+{
+	const int reply = IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
+	const u8 class = IB_MGMT_CLASS_PERF_MGMT, get = IB_MGMT_METHOD_GET;
+	struct ib_pma_portcounters_ext *ext;
+	struct ib_pma_portcounters *basic;
+	struct tern_test_verbs *dev = test->priv;
+	struct ib_mad *out = kunit_kzalloc(test, sizeof(*out), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, out);
+	basic = (void *)&out->data[40];
+	ext = (void *)&out->data[40];
+	dev->packets = 17;
+	KUNIT_EXPECT_EQ(test, tern_test_mad(test, class, get, IB_PMA_PORT_COUNTERS, 1,
+					    out), reply);
+	KUNIT_EXPECT_EQ(test, out->mad_hdr.method, IB_MGMT_METHOD_GET_RESP);
+	KUNIT_EXPECT_EQ(test, be64_to_cpu(out->mad_hdr.tid), 99);
+	KUNIT_EXPECT_EQ(test, be16_to_cpu(out->mad_hdr.status), 0);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(basic->port_xmit_packets), 17);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(basic->port_xmit_data), U32_MAX);
+	KUNIT_EXPECT_EQ(test, be16_to_cpu(basic->port_rcv_errors), U16_MAX);
+
+	KUNIT_EXPECT_EQ(test, tern_test_mad(test, class, get, IB_PMA_PORT_COUNTERS_EXT,
+					    U8_MAX, out), reply);
+	KUNIT_EXPECT_EQ(test, be64_to_cpu(ext->port_xmit_packets), 17);
+	KUNIT_EXPECT_EQ(test, be64_to_cpu(ext->port_xmit_data), 1ULL << 38);
+
+	/* Another port, an unknown attribute, a clear. */
+	tern_test_mad(test, class, get, IB_PMA_PORT_COUNTERS, 2, out);
+	KUNIT_EXPECT_EQ(test, be16_to_cpu(out->mad_hdr.status),
+			IB_MGMT_MAD_STATUS_INVALID_ATTRIB_VALUE);
+	tern_test_mad(test, class, get, IB_PMA_PORT_SAMPLES_CONTROL, 1, out);
+	KUNIT_EXPECT_EQ(test, be16_to_cpu(out->mad_hdr.status),
+			IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB);
+	tern_test_mad(test, class, IB_MGMT_METHOD_SET, IB_PMA_PORT_COUNTERS, 1, out);
+	KUNIT_EXPECT_EQ(test, be16_to_cpu(out->mad_hdr.status),
+			IB_MGMT_MAD_STATUS_UNSUPPORTED_METHOD_ATTRIB);
+
+	/* Answers, and other classes, are for agents. */
+	KUNIT_EXPECT_EQ(test, tern_test_mad(test, class, IB_MGMT_METHOD_GET_RESP,
+					    IB_PMA_PORT_COUNTERS, 1, out),
+			IB_MAD_RESULT_SUCCESS);
+	KUNIT_EXPECT_EQ(test, tern_test_mad(test, IB_MGMT_CLASS_CM, get, 0, 1, out),
+			IB_MAD_RESULT_SUCCESS);
+}
+
 static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_query_state),
 	KUNIT_CASE(tern_test_record_kept),
@@ -340,6 +412,7 @@ static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_stale_qp_event),
 	KUNIT_CASE(tern_test_stale_srq_event),
 	KUNIT_CASE(tern_test_optional_counters),
+	KUNIT_CASE(tern_test_performance_mad),
 	{}
 };
 
