@@ -533,7 +533,7 @@ static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
 #define TERN_EV_CQ_ERR			9
 #define TERN_EV_SRQ_ERR			10
 #define TERN_EV_SRQ_LIMIT		11
-#define TERN_EV_PORT_CHANGE		12	/* link or MTU changed: use QUERY_PORT */
+#define TERN_EV_PORT_CHANGE		12	/* link, speed or MTU changed */
 #define TERN_EV_NUM			13
 
 /*

@@ -143,6 +143,9 @@ def qmp(lab, who, command):
         if prop == "icrc" and name == "qom-set":
             ask(lab, who, n, {"command": "icrc", **adapter, "mode": args["value"]})
             return {"return": {}}, command
+        if prop == "port-speed" and name == "qom-set":
+            ask(lab, who, n, {"command": "speed", **adapter, "mbps": args["value"]})
+            return {"return": {}}, command
         if prop == "removed":
             on = {"on": args["value"]} if name == "qom-set" else {}
             result = ask(lab, who, n, {"command": "removed", **adapter, **on})

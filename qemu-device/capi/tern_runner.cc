@@ -132,6 +132,8 @@ void tern_runner_resumed(TernRunner* r) { r->runner.resumed(); }
 
 void tern_runner_set_link(TernRunner* r, bool up) { r->runner.set_link(up); }
 
+void tern_runner_set_speed(TernRunner* r, uint32_t mbps) { r->runner.set_speed(mbps); }
+
 void tern_runner_set_running(TernRunner* r, bool running) { r->runner.set_running(running); }
 
 void tern_runner_update_polling(TernRunner* r) { r->runner.update_polling(); }

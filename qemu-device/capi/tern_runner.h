@@ -142,6 +142,8 @@ void tern_runner_take_frames(TernRunner *r);
 /* The wire has space again. */
 void tern_runner_resumed(TernRunner *r);
 void tern_runner_set_link(TernRunner *r, bool up);
+/* Mbit/s; 0: as configured. */
+void tern_runner_set_speed(TernRunner *r, uint32_t mbps);
 void tern_runner_set_running(TernRunner *r, bool running);
 /* Called after set_host_only(), once memory can be accessed again. */
 void tern_runner_update_polling(TernRunner *r);

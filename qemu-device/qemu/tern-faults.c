@@ -12,6 +12,7 @@
 #include "qemu/osdep.h"
 #include "qemu/host-utils.h"
 #include "qapi/error.h"
+#include "qapi/visitor.h"
 #include "hw/pci/pci.h"
 #include "tern.h"
 #include "trace.h"
@@ -149,6 +150,35 @@ static void tern_set_removed(Object *obj, bool removed, Error **errp)
     tern_update_gone(s);
 }
 
+/* ---- speed of the port ---- */
+
+static void tern_get_port_speed(Object *obj, Visitor *v, const char *name,
+                                void *opaque, Error **errp)
+{
+    TernState *s = TERN(obj);
+    uint32_t mbps = s->port_speed ?: s->properties.speed;
+
+    visit_type_uint32(v, name, &mbps, errp);
+}
+
+static void tern_set_port_speed(Object *obj, Visitor *v, const char *name,
+                                void *opaque, Error **errp)
+{
+    TernState *s = TERN(obj);
+    uint32_t mbps;
+
+    if (!visit_type_uint32(v, name, &mbps, errp)) {
+        return;
+    }
+    if (!s->started || mbps == 0 || mbps > s->properties.speed) {
+        error_setg(errp, "'%s' must be 1 to %" PRIu64 ", at run time", name,
+                   s->properties.speed);
+        return;
+    }
+    s->port_speed = mbps;
+    tern_runner_set_speed(s->runner, mbps);
+}
+
 /* ---- life cycle ---- */
 
 /* Covers @bar until tern_faults_stop(); visible only while removed. */
@@ -191,6 +221,12 @@ void tern_faults_class_init(ObjectClass *klass)
                                   tern_set_faults);
     object_class_property_add_enum(klass, "icrc", "TernIcrc", &tern_icrc_lookup,
                                    tern_get_icrc, tern_set_icrc);
+    object_class_property_add(klass, "port-speed", "uint32",
+                              tern_get_port_speed, tern_set_port_speed, NULL,
+                              NULL);
+    object_class_property_set_description(klass, "port-speed",
+        "speed that the port reports, in Mbit/s, up to 'speed' (only at run "
+        "time)");
     object_class_property_add_bool(klass, "removed", tern_get_removed,
                                    tern_set_removed);
     object_class_property_set_description(klass, "removed",

@@ -94,6 +94,7 @@ struct TernState {
     char *faults;               /* initial rules; later the engine has them */
     int icrc;                   /* TERN_ICRC_* */
     bool removed;               /* written under the BQL */
+    uint32_t port_speed;        /* Mbit/s; 0: as configured; under the BQL */
 
     /* Created at realize. */
     MemoryRegion regs;

@@ -340,9 +340,19 @@ void Runner::set_link(bool up) {
   unlock_without_delivering();
 }
 
+void Runner::set_speed(std::uint32_t mbps) {
+  lock();
+  speed_ = mbps;
+  follow_link();
+  run();
+  unlock_without_delivering();
+}
+
 // The engine notifies the driver in memory, which it must not access while nothing may run.
 void Runner::follow_link() {
-  if (home_ && may_run()) engine_.set_link(link_);
+  if (!home_ || !may_run()) return;
+  engine_.set_link(link_);
+  engine_.set_speed(speed_);
 }
 
 void Runner::set_running(bool running) {

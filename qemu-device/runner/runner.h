@@ -148,6 +148,8 @@ class Runner {
   void resumed();
   // The engine is notified once it may run.
   void set_link(bool up);
+  // Device::set_speed().
+  void set_speed(std::uint32_t mbps);
   void set_running(bool running);
   // Called after set_host_only(), once memory can be accessed again: the engine stores in guest
   // memory which queues are polled.
@@ -278,6 +280,7 @@ class Runner {
   bool awake_ = true;             // written in the host thread
   bool host_only_ = false;
   bool link_ = false;
+  std::uint32_t speed_ = 0;
   bool started_ = false;              // there is a worker
   bool may_poll_ = false;             // the engine may poll
   std::uint64_t armed_ = UINT64_MAX;  // when Timer::kEngine fires

@@ -311,6 +311,7 @@ void Adapter::power_changed(bool bus_master, bool awake) {
 void Adapter::attached() {
   log(LOG_INFO, "a hypervisor is attached");
   set_link(link_wanted_);
+  set_speed(speed_wanted_);
 }
 
 void Adapter::detached() {
@@ -372,6 +373,11 @@ void Adapter::set_link(bool up) {
   if (!function_->attached()) return;
   port_->set_link(up);
   runner().set_link(up);
+}
+
+void Adapter::set_speed(std::uint32_t mbps) {
+  speed_wanted_ = mbps;
+  if (function_->attached()) runner().set_speed(mbps);
 }
 
 std::string Adapter::set_faults(const std::string& text) {

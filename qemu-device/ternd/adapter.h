@@ -77,6 +77,8 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   [[nodiscard]] Status status();
   // Sets the link that the guest sees while a hypervisor is attached.
   void set_link(bool up);
+  // The speed that the port reports from now on, also to later hypervisors.
+  void set_speed(std::uint32_t mbps);
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
   [[nodiscard]] std::string faults() const;
@@ -155,7 +157,8 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   std::uint64_t log_refilled_ = 0;
   unsigned log_tokens_ = 0;
   bool link_wanted_ = true;
-  bool fresh_ = true;  // no hypervisor has used the device memory
+  std::uint32_t speed_wanted_ = 0;  // Runner::set_speed()
+  bool fresh_ = true;               // no hypervisor has used the device memory
   bool removed_ = false;
 
   std::binary_semaphore ended_{0};

@@ -130,6 +130,16 @@ Json link(Parts& parts, const Json& request, Files) {
   return Json::object();
 }
 
+Json speed(Parts& parts, const Json& request, Files) {
+  const auto adapter = adapter_of(parts, request);
+  const auto mbps = request.at("mbps").get<std::uint64_t>();
+  const std::uint32_t most = adapter->config().engine.link_speed;
+  if (mbps == 0 || mbps > most)
+    throw std::invalid_argument("'mbps' must be 1 to " + std::to_string(most));
+  call(*adapter, [&] { adapter->set_speed(static_cast<std::uint32_t>(mbps)); });
+  return Json::object();
+}
+
 // Sets rules, or without "rules" returns them.
 Json faults(Parts& parts, const Json& request, Files) {
   const bool set = request.contains("rules");
@@ -270,6 +280,7 @@ struct Entry {
 constexpr Entry kCommands[] = {
     {"list", list},
     {"link", link},
+    {"speed", speed},
     {"faults", faults},
     {"icrc", icrc},
     {"removed", removed},

@@ -138,10 +138,20 @@ TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
   m.mtu = 0xffffffff;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
   EXPECT_EQ(events(), 1U);
+  const std::uint32_t speed = query().speed;
+  for (const std::uint32_t same : {0U, speed, speed + 1}) device.set_speed(same);
+  EXPECT_EQ(events(), 1U);
+  device.set_speed(25'000);
+  EXPECT_EQ(query().speed, 25'000U);
+  device.set_speed(25'000);
+  EXPECT_EQ(events(), 2U) << "the speed once";
+  device.set_speed(0);
+  EXPECT_EQ(query().speed, speed) << "as configured";
+  EXPECT_EQ(events(), 3U);
   EXPECT_EQ(device.datapath.async_events.waiting(), 0U);
   m.mtu = query().mtu - 1;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
-  EXPECT_EQ(events(), 2U);
+  EXPECT_EQ(events(), 4U);
 }
 
 // Records are reused, and memory from software may contain anything.
@@ -689,17 +699,16 @@ TEST_F(AdminTest, Capabilities) {
   enable();
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
-  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
-                            TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST | TERN_CAP_ATOMIC |
-                            TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE | TERN_CAP_MW_TYPE_1 |
-                            TERN_CAP_MW_TYPE_2B | TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
-                            TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
-                            TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
-                            TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
-                            TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
-                            TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM |
-                            TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT | TERN_CAP_ETH_COALESCE |
-                            TERN_CAP_COMP_CNTR);
+  EXPECT_EQ(caps.flags,
+            TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
+                TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST | TERN_CAP_ATOMIC | TERN_CAP_FLUSH |
+                TERN_CAP_ATOMIC_WRITE | TERN_CAP_MW_TYPE_1 | TERN_CAP_MW_TYPE_2B | TERN_CAP_FRWR |
+                TERN_CAP_REREG_MR | TERN_CAP_DM | TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ |
+                TERN_CAP_IGNORE_OVERRUN | TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
+                TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP | TERN_CAP_COUNTER_SETS |
+                TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK | TERN_CAP_ECE | TERN_CAP_RATE_LIMIT |
+                TERN_CAP_CC | TERN_CAP_APM | TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT |
+                TERN_CAP_ETH_COALESCE | TERN_CAP_COMP_CNTR);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

@@ -260,6 +260,12 @@ void Device::set_link(bool up) {
   port.set_link(up);
 }
 
+void Device::set_speed(std::uint32_t mbps) {
+  const Alone alone(*this);
+  const std::uint32_t most = registry.config.link_speed;
+  port.set_speed(mbps == 0 ? most : std::min(mbps, most));
+}
+
 void Device::set_capture(bool capture) {
   const Alone alone(*this);
   port.set_capture(capture);

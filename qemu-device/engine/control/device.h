@@ -103,6 +103,8 @@ class Device {
   };
 
   void set_link(bool up);
+  // The speed that the port reports from now on: as configured if `mbps` is 0 or more than that.
+  void set_speed(std::uint32_t mbps);
   void set_capture(bool capture);
   // Allows frames to refer to payload of at least `least` bytes in the memory of the guest, where
   // their receivers read it (core/shared_payload.h). Less is copied as quickly. Memory may go away

@@ -231,6 +231,12 @@ void Port::set_link(bool up) {
   home_.async_events.raise(home_, TERN_EV_PORT_CHANGE, 1);
 }
 
+void Port::set_speed(std::uint32_t mbps) {
+  if (mbps == addresses.speed()) return;
+  addresses.set_speed(mbps);
+  home_.async_events.raise(home_, TERN_EV_PORT_CHANGE, 1);
+}
+
 void Port::forget() {
   if (injector_ != nullptr) injector_->rules().forget();
   multicast.clear();

@@ -62,6 +62,7 @@ class Port {
   void send_notification(DataPath& lane, Qp& qp);
 
   void set_link(bool up);
+  void set_speed(std::uint32_t mbps);
   [[nodiscard]] bool capture() const { return capture_; }
   void set_capture(bool capture);
   // Whether someone sees the frames of all QPs. Then lane 0 serves all of them.

@@ -34,11 +34,13 @@ class Addresses {
   [[nodiscard]] Status modify(const tern_cmd_modify_port& cmd);
   void query(tern_rsp_port* rsp) const;
   void set_link(bool up) { link_up_ = up; }
-  void reset();  // GIDs cleared, permanent MAC, disabled; the link stays as it is
+  void set_speed(std::uint32_t mbps) { speed_ = mbps; }
+  void reset();  // GIDs cleared, permanent MAC, disabled; link and speed stay as they are
 
   // Whether the port carries traffic: the link is up and software has enabled the port.
   [[nodiscard]] bool active() const { return link_up_ && enabled_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
+  [[nodiscard]] std::uint32_t speed() const { return speed_; }
   [[nodiscard]] bool enabled() const { return enabled_; }
   [[nodiscard]] const Mac& mac() const { return mac_; }
   [[nodiscard]] const Mac& permanent_mac() const { return permanent_; }

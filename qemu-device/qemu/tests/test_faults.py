@@ -70,6 +70,19 @@ class Rules(unittest.TestCase):
             self.set("icrc", "sometimes")
         self.assertEqual(self.get("icrc"), "warn")
 
+    def test_port_speed(self):
+        self.tern.start()
+        for mbps in (25_000, 1, 100_000):
+            self.set("port-speed", mbps)
+            self.assertEqual(self.get("port-speed"), mbps)
+            status, port = self.tern.run(hw.CMD_QUERY_PORT, b"\1" + bytes(7), 24)
+            self.assertEqual((status, int.from_bytes(port[16:20], "little")), (hw.ST_OK, mbps))
+        for wrong in (0, 100_001):
+            with self.assertRaisesRegex(RuntimeError, "must be 1 to 100000"):
+                self.set("port-speed", wrong)
+        self.assertEqual(self.get("port-speed"), 100_000)
+        self.assertIn("at run time", refused("port-speed=1000"))
+
     def test_fatal_at_once(self):
         self.set("faults", "fatal=3")
         self.assertTrue(self.tern.reg(hw.REG_STATUS) & hw.STATUS_FATAL)
@@ -87,7 +100,7 @@ class Rules(unittest.TestCase):
     def test_help_describes_them(self):
         text = subprocess.run([QEMU, "-device", "tern,help"], capture_output=True, text=True,
                               timeout=20, check=True).stdout
-        for name in ("faults", "icrc", "removed"):
+        for name in ("faults", "icrc", "port-speed", "removed"):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
             self.assertRegex(line, r" - \S")
 

@@ -367,6 +367,16 @@ TEST_F(LinkTest, IsToldWhenTheMachineContinues) {
   EXPECT_FALSE(told()) << "it is what it was";
 }
 
+TEST_F(LinkTest, ItsSpeedIsToldWhenTheMachineContinues) {
+  a.runner->set_running(false);
+  a.runner->set_speed(1000);
+  a.pump();
+  EXPECT_FALSE(told());
+  a.runner->set_running(true);
+  a.pump();
+  EXPECT_TRUE(told());
+}
+
 TEST_F(LinkTest, IsToldWhenTheFunctionWakes) {
   set_awake(false);
   a.runner->set_link(false);

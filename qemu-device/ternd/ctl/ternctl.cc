@@ -123,6 +123,7 @@ struct Arguments {
   bool json = false;
   std::string name;
   std::string text;
+  std::uint32_t speed = 0;
   std::optional<std::string> rules;
   std::string file;
   std::uint64_t limit = 0;
@@ -141,6 +142,9 @@ void add_commands(CLI::App& app, Arguments& a) {
   auto* const link = app.add_subcommand("link", "set the link of an adapter up or down");
   link->add_option("adapter", a.name)->required();
   link->add_option("state", a.text)->required()->check(CLI::IsMember({"up", "down"}));
+  auto* const speed = app.add_subcommand("speed", "set the speed that an adapter's port reports");
+  speed->add_option("adapter", a.name)->required();
+  speed->add_option("mbps", a.speed, "Mbit/s, up to the adapter's property")->required();
   auto* const faults = app.add_subcommand("faults",
                                           "show the rules of faults of a port, or replace them; "
                                           "'add RULES', 'remove RULES'; '' removes all");
@@ -220,7 +224,8 @@ Request make_request(const std::string& command, const Arguments& a) {
   using tern::daemon::HostInterface;
   Request request{{{"command", command}}, {}};
   Json& json = request.json;
-  if (command == "link" || command == "icrc" || command == "removed" || command == "adapter-remove")
+  if (command == "link" || command == "speed" || command == "icrc" || command == "removed" ||
+      command == "adapter-remove")
     json["adapter"] = a.name;
   if (command == "port" || command == "faults" || command == "capture") json["port"] = a.name;
   if (command == "uplink-remove" || command == "uplink-reopen") json["uplink"] = a.name;
@@ -234,6 +239,7 @@ Request make_request(const std::string& command, const Arguments& a) {
     }
   }
   if (command == "link") json["up"] = a.text == "up";
+  if (command == "speed") json["mbps"] = a.speed;
   if (command == "faults" && a.rules) json["rules"] = *a.rules;
   if (command == "icrc") json["mode"] = a.text;
   if (command == "removed" && !a.text.empty()) json["on"] = a.text == "on";

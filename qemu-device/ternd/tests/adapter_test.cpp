@@ -285,6 +285,18 @@ TEST_F(AdapterTest, TheLinkFollowsItsSetting) {
   EXPECT_TRUE(fabric.ports()[0].link());
 }
 
+TEST_F(AdapterTest, TheSpeedFollowsItsSetting) {
+  make(1);
+  adapter(1).call([&] { adapter(1).set_speed(400); });
+  TestMachine& m = attach(1);
+  const auto speed = [&] {
+    return le(m.query<tern_rsp_port>(TERN_CMD_QUERY_PORT, tern_cmd_query_port{1, {}}).speed);
+  };
+  EXPECT_EQ(speed(), 400U);
+  adapter(1).call([&] { adapter(1).set_speed(300); });
+  EXPECT_EQ(speed(), 300U);
+}
+
 TEST_F(AdapterTest, FaultRulesAreSetAndRead) {
   make(1);
   std::string error, text;

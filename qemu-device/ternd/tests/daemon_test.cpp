@@ -82,6 +82,7 @@ TEST_F(DaemonTest, ChangesPortsAndLinks) {
   attach(1);
   result({{"command", "link"}, {"adapter", "1"}, {"up", false}});
   EXPECT_FALSE(fabric.ports()[0].link());
+  result({{"command", "speed"}, {"adapter", "1"}, {"mbps", 500}});
 }
 
 TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
@@ -93,6 +94,9 @@ TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(error({{"command", "link"}, {"adapter", "9"}, {"up", true}}),
               HasSubstr("no adapter '9'"));
   EXPECT_NE(error({{"command", "link"}, {"adapter", "1"}, {"up", "yes"}}), "");
+  for (const std::int64_t mbps : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 33})
+    EXPECT_THAT(error({{"command", "speed"}, {"adapter", "1"}, {"mbps", mbps}}),
+                HasSubstr("must be 1 to"));
   EXPECT_NE(error({{"command", "icrc"}, {"adapter", "1"}, {"mode", "maybe"}}), "");
   EXPECT_THAT(error({{"command", "faults"}, {"adapter", "1"}, {"rules", "explode"}}),
               HasSubstr("explode"));
