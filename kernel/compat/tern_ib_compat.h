@@ -275,6 +275,19 @@ static inline int ib_port_attr_to_speed_info(struct ib_port_attr *attr,
 }
 #endif
 
+/* Such a kernel has no event for a new speed of the port. */
+#ifndef TERN_HAVE_SPEED_EVENT
+#define IB_EVENT_DEVICE_SPEED_CHANGE ((enum ib_event_type)-1)
+
+static inline void tern_compat_dispatch_event(const struct ib_event *event)
+{
+	if (event->event != IB_EVENT_DEVICE_SPEED_CHANGE)
+		ib_dispatch_event(event);
+}
+
+#define ib_dispatch_event tern_compat_dispatch_event
+#endif
+
 /* ib_core does not report port events: tern_ib_port_compat.c does. */
 #ifndef TERN_HAVE_PORT_EVENTS
 int tern_compat_register_device(struct ib_device *ibdev, const char *name,

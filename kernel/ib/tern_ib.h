@@ -123,6 +123,7 @@ struct tern_clock {
  * @fault_wq: runs @fault_work and releases parts of regions
  * @fault_lock: protects @queued_faults and the requests of all pagers
  * @queued_faults: faults that no thread has taken, by QP and side
+ * @speed: speed of the link in Mbit/s as of the last event, 0 without a link
  * @optional_base: value of the device's counter when the optional counter was
  *	enabled; under the lock of ib_core's statistics
  */
@@ -148,6 +149,7 @@ struct tern_ib_dev {
 	struct workqueue_struct *fault_wq;
 	struct mutex fault_lock;	/* see above */
 	struct xarray queued_faults;
+	u32 speed;
 	u64 optional_base[TERN_NUM_OPTIONAL];
 };
 

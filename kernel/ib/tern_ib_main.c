@@ -223,9 +223,38 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 	ib_device_put(&dev->ibdev);
 }
 
+/* Reads the speed of the link. Returns whether it has changed. */
+static bool tern_ib_update_speed(struct tern_ib_dev *dev)
+{
+	struct tern_cmd_query_port cmd = { .port = TERN_IB_PORT };
+	struct tern_rsp_port port;
+	u32 old = dev->speed;
+
+	if (tern_cmd_exec(dev->core, TERN_CMD_QUERY_PORT, &cmd, sizeof(cmd), &port,
+			  sizeof(port)))
+		return false;
+
+	dev->speed = port.link_up ? le32_to_cpu(port.speed) : 0;
+	return dev->speed != old;
+}
+
+static void tern_ib_port_changed(struct tern_ib_dev *dev)
+{
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_DEVICE_SPEED_CHANGE,
+	};
+
+	if (!tern_ib_update_speed(dev) || !ib_device_try_get(&dev->ibdev))
+		return;
+
+	ib_dispatch_event(&event);
+	ib_device_put(&dev->ibdev);
+}
+
 /*
- * Handles asynchronous events in process context. ib_core derives port events
- * from the netdev.
+ * Handles asynchronous events in process context. ib_core derives the other port
+ * events from the netdev.
  */
 static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 			 void *data)
@@ -278,6 +307,10 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 		break;
 	case TERN_EV_CQ_ERR:
 		tern_cq_event(dev, id, gen, IB_EVENT_CQ_ERR);
+		break;
+	case TERN_EV_PORT_CHANGE:
+		if (id == TERN_IB_PORT)
+			tern_ib_port_changed(dev);
 		break;
 	default:
 		return NOTIFY_DONE;
@@ -344,6 +377,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	if (err)
 		goto err_destroy_eqs;
 
+	tern_ib_update_speed(dev);
 	err = tern_register_event_notifier(dev->core, &dev->event_nb);
 	if (err)
 		goto err_free_faults;

@@ -8,14 +8,14 @@
 # Boot: pair
 # Run: lab.sh 256
 # Order: -1
-# Results: 18
+# Results: 19
 # Proves: What run-vm promises of a machine (Documentation/lab.rst), with a device memory of 256
 #   MiB.
 #
 # Test: ternd-lab
 # Tier: quick, 600 s
 # Boot: ternd
-# Results: 18
+# Results: 19
 # Proves: The same with Debian testing's QEMU and adapters of ternd (Documentation/ternd.rst).
 
 group=lab
@@ -57,6 +57,28 @@ check share touch /mnt/share/.lab
 check qmp labctl qmp vm2 query-status
 check device-memory bar4 "${pci##*/}" $((${1:-16} << 20))
 check port-speed [ "$(cat /sys/class/infiniband/tern0/ports/1/rate)" = '100 Gb/sec (4X EDR)' ]
+# The speed can change while the port is up. Linux 7.3 reports it, as event 20.
+events() { # NUMBER TEXT: waits for so many lines of ibv_asyncwatch.
+	local i
+	for i in $(seq 300); do
+		[ "$(grep -c "$2" /tmp/lab.events)" -lt "$1" ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+speed_is() { # NUMBER-OF-EVENTS MBPS RATE
+	labctl speed vm1 "$2" && [ "$(cat "/sys/class/net/$dev/speed")" = "$2" ] &&
+		[ "$(cat /sys/class/infiniband/tern0/ports/1/rate)" = "$3" ] &&
+		{ [ "$TERN_LANE" = trixie ] || events "$1" '(20)'; }
+}
+speed_changes() {
+	stdbuf -oL ibv_asyncwatch -d tern0 >/tmp/lab.events &
+	local watch=$! ok=0
+	events 1 'async event FD' && speed_is 1 25000 '25 Gb/sec (1X EDR)' && speed_is 2 100000 '100 Gb/sec (4X EDR)' || ok=1
+	kill $watch
+	return $ok
+}
+check speed-changes speed_changes
 check pcie-capability pcie_link "$pci" max
 check pcie-link pcie_link "$pci" current
 check pcie-port pcie_link "${pci%/*}" current
