@@ -320,7 +320,7 @@ void Bench::add_qps(std::vector<Op>& ops) {
     add_object<ibv_qp>(ops, std::string("qp-") + name,
                        [this, type = type] { return make_qp(type); });
   }
-  // Linux 7.2: create_xrc_qp_user() takes a reference to the XRC domain and does not drop it when
+  // Linux 7.3: create_xrc_qp_user() takes a reference to the XRC domain and does not drop it when
   // one of its allocations fails. Closing the domain then fails with a WARNING (upstreaming.rst).
   std::erase_if(ops, [](const Op& op) { return op.name == "make-qp-xrc-recv"; });
   auto qp = std::make_shared<ibv_qp*>(nullptr);

@@ -4,7 +4,7 @@
 // userfaultfd page, so the kernel blocks there as long as the test wants.
 //
 // A region with a bound window cannot be destroyed; it stays until the file is closed. ib_core
-// warns about that unless the first patch of packaging/upstream/linux/rdma/series is applied. So
+// warns about that unless the first patch of packaging/upstream/linux/core/series is applied. So
 // windows are bound only under a kernel built from the series, in which tern_ib is no out-of-tree
 // module.
 //
