@@ -211,7 +211,7 @@ int terndv_query_mw(struct ibv_mw *mw, struct terndv_key_attr *attr);
 struct terndv_mem {
 	void *ptr; /* with a dma-buf: where the process has mapped it, or NULL */
 	uint64_t offset; /* in the dma-buf */
-	int32_t fd; /* of the dma-buf, -1: none */
+	int32_t fd; /* file descriptor of the dma-buf, or -1 */
 	uint32_t reserved; /* 0 */
 };
 
@@ -222,8 +222,8 @@ enum terndv_comp_cntr_comp_mask {
 
 struct terndv_comp_cntr_init_attr {
 	uint64_t comp_mask; /* TERNDV_COMP_CNTR_MASK_* */
-	struct terndv_mem comp; /* of the completion count */
-	struct terndv_mem err; /* of the error count */
+	struct terndv_mem comp; /* where the completion count is */
+	struct terndv_mem err; /* where the error count is */
 };
 
 /* From rdma-core 65 on. */

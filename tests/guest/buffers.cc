@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // buffers: queues whose ring an attribute describes, as memory of the process or as a dma-buf, with
-// raw uverbs requests: no provider sends such.
+// raw uverbs requests: no provider sends them.
 //
 //   buffers
 //
@@ -35,7 +35,7 @@ namespace {
 constexpr const char* kDevice = "tern0";
 constexpr std::size_t kRing = 2 * kPage;
 
-// Of Linux 7.3; the headers of this suite are older.
+// Linux 7.3 defines these; the headers of this suite are older.
 struct BufferDesc {
   std::uint32_t type = 1;  // 0: dma-buf, 1: memory
   std::int32_t fd = -1;

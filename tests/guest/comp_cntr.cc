@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// comp_cntr: completion counters (ibv_create_comp_cntr(3), ibv_qp_attach_comp_cntr(3)), and those
-// of terndv_create_comp_cntr(3) in memory of the program. Built against rdma-core 65.
+// comp_cntr: tests completion counters (ibv_create_comp_cntr(3), ibv_qp_attach_comp_cntr(3)), also
+// with values in memory of the program (terndv_create_comp_cntr(3)). Needs rdma-core 65.
 //
 //   comp_cntr [-d DEV] [-g GID_INDEX] [PATTERN...]
 //

@@ -38,8 +38,8 @@ constexpr std::uint8_t kPerformance = 0x04;
 constexpr std::uint8_t kGet = 0x01, kSet = 0x02, kGetResp = 0x81;
 constexpr std::uint16_t kClassPortInfo = 0x0001, kPortCounters = 0x0012, kExtended = 0x001d;
 constexpr std::size_t kMad = 256;
-// Of IPv6: ib_core compares the GID of an answer with that of the request, and finds none in the
-// header of IPv4.
+// The GID is an IPv6 one: ib_core compares the GIDs of request and answer, and an IPv4 header has
+// none.
 constexpr std::uint8_t kGid = 0;
 constexpr std::size_t kData = 64;  // where an attribute of the class begins
 constexpr std::uint32_t kMessages = 100, kLength = 4000;

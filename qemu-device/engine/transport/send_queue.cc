@@ -39,7 +39,7 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
   }
 }
 
-// TERN_COMP_OP_* of a WQE, 0 if completion counters leave it out.
+// Returns the TERN_COMP_OP_* of a WQE, or 0 if completion counters do not count it.
 constexpr unsigned counted_op(std::uint8_t opcode) {
   switch (opcode) {
     case TERN_WR_SEND:
