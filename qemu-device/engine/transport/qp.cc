@@ -297,6 +297,8 @@ void Qp::detach_comp_counters() {
 }
 
 void Connection::count_recv(const tern_cqe& cqe) {
+  if (!counts(TERN_COMP_OP_RECV)) [[likely]]
+    return;
   constexpr std::uint32_t kGrh = 40;
   const std::uint32_t bytes = le(std::uint32_t{cqe.byte_len});
   count(TERN_COMP_OP_RECV, cqe.status == TERN_CQE_SUCCESS,

@@ -253,8 +253,8 @@ std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
 // ---- completions ----
 
 void SendQueue::complete(const SendWqe& wqe, std::uint8_t status) {
-  if (const unsigned op = counted_op(wqe.opcode); qp_.counts(op) && qp_.has_sq()) [[unlikely]]
-    qp_.count(op, status == TERN_CQE_SUCCESS, wqe.length);
+  if (qp_.counts(~0U) && qp_.has_sq()) [[unlikely]]
+    qp_.count(counted_op(wqe.opcode), status == TERN_CQE_SUCCESS, wqe.length);
   if (status == TERN_CQE_SUCCESS && !(wqe.flags & TERN_WQE_F_SIGNALED)) return;
   tern_cqe cqe{};
   cqe.wr_id = le(wqe.wr_id);
