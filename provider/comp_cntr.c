@@ -102,10 +102,8 @@ terndv_create_comp_cntr(struct ibv_context *ibvctx,
 	if (err)
 		goto err_free;
 
-	err = tern_comp_cntr_exec(ibvctx, cc, attr->type, tern_attr);
-	/* The kernel has no such method, or the device no such counters. */
-	if (err == EPROTONOSUPPORT)
-		err = EOPNOTSUPP;
+	err = tern_method_err(
+		tern_comp_cntr_exec(ibvctx, cc, attr->type, tern_attr));
 	if (err)
 		goto err_free_record;
 
@@ -133,9 +131,8 @@ struct ibv_comp_cntr *tern_create_comp_cntr(struct ibv_context *ibvctx,
 int tern_query_comp_cntr_caps(struct ibv_context *ibvctx,
 			      struct ibv_comp_cntr_caps *caps, size_t size)
 {
-	int err = ibv_cmd_query_comp_cntr_caps(ibvctx, caps, size);
-
-	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+	return tern_method_err(
+		ibv_cmd_query_comp_cntr_caps(ibvctx, caps, size));
 }
 
 /* EBUSY while it is attached to a QP. */

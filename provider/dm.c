@@ -125,10 +125,7 @@ struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
 		return NULL;
 
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_ALLOC_DM_RESP, &resp);
-	err = ibv_cmd_alloc_dm(ibvctx, attr, &dm->vdm, cmd);
-	/* The kernel has no such verb for a device without device memory. */
-	if (err == EPROTONOSUPPORT)
-		err = EOPNOTSUPP;
+	err = tern_method_err(ibv_cmd_alloc_dm(ibvctx, attr, &dm->vdm, cmd));
 	if (err)
 		goto err_free;
 

@@ -258,13 +258,11 @@ int terndv_init_obj(struct terndv_obj *obj, uint64_t obj_type)
 	return err;
 }
 
-/* Executes a method of the driver. A kernel may have no such method. */
+/* Executes a method of the driver. */
 static int tern_dv_ioctl(struct ibv_context *ibvctx,
 			 struct ibv_command_buffer *cmd)
 {
-	int err = execute_ioctl(ibvctx, cmd);
-
-	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+	return tern_method_err(execute_ioctl(ibvctx, cmd));
 }
 
 /* ---- device memory ---- */

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <endian.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -291,6 +292,12 @@ struct tern_rwq {
 	struct ibv_wq ibvwq;
 	struct tern_qp qp;
 };
+
+/* The kernel returns EPROTONOSUPPORT for a method that it or the device lacks. */
+static inline int tern_method_err(int err)
+{
+	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+}
 
 static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
 {
