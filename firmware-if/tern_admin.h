@@ -30,6 +30,7 @@ struct tern_aq_entry {
 	__le64	in_addr;	/* DMA, 8-byte aligned */
 	__le64	out_addr;
 };
+
 static_assert(sizeof(struct tern_aq_entry) == 32, "tern_aq_entry");
 
 #define TERN_CMD_VERSION		1
@@ -42,6 +43,7 @@ struct tern_acq_entry {
 	__le32	aq_head;	/* index: AQ entries fetched so far */
 	__le32	phase;		/* bit 0 as in struct tern_cqe, written last */
 };
+
 static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 
 /*
@@ -63,6 +65,7 @@ struct tern_aq_record {
 	__le32	status;		/* device: TERN_AQ_ST_* */
 	__u8	rsvd_44[60];
 };
+
 static_assert(sizeof(struct tern_aq_record) == 128, "tern_aq_record");
 
 #define TERN_AQ_ST_POLLED		BIT(0)
@@ -152,6 +155,7 @@ struct tern_cmd_object {
 	__le32	id;		/* object number or key */
 	__le32	rsvd_4;
 };
+
 static_assert(sizeof(struct tern_cmd_object) == 8, "tern_cmd_object");
 
 /* Reply of commands that only return the new object's number or key. */
@@ -159,6 +163,7 @@ struct tern_rsp_object {
 	__le32	id;
 	__le32	generation;		/* CQ, QP, SRQ: as in its events; else 0 */
 };
+
 static_assert(sizeof(struct tern_rsp_object) == 8, "tern_rsp_object");
 
 /*
@@ -179,6 +184,7 @@ struct tern_pages {
 	__u8	kind;
 	__le16	rsvd_e;
 };
+
 static_assert(sizeof(struct tern_pages) == 16, "tern_pages");
 
 #define TERN_PAGES_DIRECT		0
@@ -242,6 +248,7 @@ struct tern_rsp_caps {
 	__le32	max_comp_cntrs;
 	__le32	rsvd_d4;
 };
+
 static_assert(sizeof(struct tern_rsp_caps) == 216, "tern_rsp_caps");
 
 /* The device refuses the commands and opcodes of a capability bit that is clear. */
@@ -307,6 +314,7 @@ struct tern_rsp_objects {
 	__le32	comp_cntr;
 	__le32	rsvd_5c;
 };
+
 static_assert(sizeof(struct tern_rsp_objects) == 96, "tern_rsp_objects");
 
 /* ---- QUERY_COUNTERS: out: __le64 counter[] ---- */
@@ -315,6 +323,7 @@ struct tern_cmd_query_counters {
 	__u8	port;
 	__u8	rsvd_5[3];
 };
+
 static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_counters");
 
 #define TERN_COUNTERS_RDMA		0
@@ -370,6 +379,7 @@ struct tern_cmd_bind_counter_set {
 	__le32	qpn;
 	__le32	set;			/* 0: none */
 };
+
 static_assert(sizeof(struct tern_cmd_bind_counter_set) == 8, "tern_cmd_bind_counter_set");
 
 /*
@@ -384,6 +394,7 @@ struct tern_cmd_create_comp_cntr {
 	__u8	type;			/* TERN_COMP_CNTR_* */
 	__u8	rsvd_11[7];
 };
+
 static_assert(sizeof(struct tern_cmd_create_comp_cntr) == 24, "tern_cmd_create_comp_cntr");
 
 /* Indices of value[]. */
@@ -402,6 +413,7 @@ struct tern_cmd_modify_comp_cntr {
 	__le16	rsvd_6;
 	__le64	operand;
 };
+
 static_assert(sizeof(struct tern_cmd_modify_comp_cntr) == 16, "tern_cmd_modify_comp_cntr");
 
 #define TERN_COMP_CNTR_SET		0
@@ -417,6 +429,7 @@ struct tern_cmd_attach_comp_cntr {
 	__le32	ops;			/* TERN_COMP_OP_* */
 	__le32	rsvd_c;
 };
+
 static_assert(sizeof(struct tern_cmd_attach_comp_cntr) == 16, "tern_cmd_attach_comp_cntr");
 
 #define TERN_COMP_OP_SEND		BIT(0)	/* WRs: SEND of all kinds */
@@ -432,6 +445,7 @@ struct tern_cmd_query_port {
 	__u8	port;			/* 1..num_ports; others: BAD_PARAM, in all commands */
 	__u8	rsvd_1[7];
 };
+
 static_assert(sizeof(struct tern_cmd_query_port) == 8, "tern_cmd_query_port");
 
 struct tern_rsp_port {
@@ -443,6 +457,7 @@ struct tern_rsp_port {
 	__le32	speed;			/* Mbit/s */
 	__le32	rsvd_14;
 };
+
 static_assert(sizeof(struct tern_rsp_port) == 24, "tern_rsp_port");
 
 /* ---- MODIFY_PORT ---- */
@@ -453,6 +468,7 @@ struct tern_cmd_modify_port {
 	__u8	enable;			/* 0: the Ethernet function and RDMA are down */
 	__u8	port;
 };
+
 static_assert(sizeof(struct tern_cmd_modify_port) == 16, "tern_cmd_modify_port");
 
 #define TERN_PORT_MTU			BIT(0)
@@ -470,6 +486,7 @@ struct tern_cmd_set_gid {
 	__u8	rsvd_d[3];
 	__u8	gid[16];
 };
+
 static_assert(sizeof(struct tern_cmd_set_gid) == 32, "tern_cmd_set_gid");
 
 #define TERN_VLAN_NONE			0xffff
@@ -481,6 +498,7 @@ struct tern_cmd_alloc_pd {
 	__le32	flags;			/* TERN_PD_* */
 	__le32	rsvd_4;
 };
+
 static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 
 #define TERN_PD_PRIVILEGED		BIT(0)	/* TERN_LKEY_DMA and REG_MR work */
@@ -500,6 +518,7 @@ struct tern_cmd_create_eq {
 	__u8			kind;		/* TERN_EQ_* */
 	__le32			rsvd_1c;
 };
+
 static_assert(sizeof(struct tern_cmd_create_eq) == 32, "tern_cmd_create_eq");
 
 #define TERN_EQ_COMPLETION		0
@@ -510,6 +529,7 @@ struct tern_eq_record {
 	__le32	ci;			/* consumer: entries consumed */
 	__u8	rsvd_4[60];
 };
+
 static_assert(sizeof(struct tern_eq_record) == 64, "tern_eq_record");
 
 struct tern_eqe {
@@ -519,6 +539,7 @@ struct tern_eqe {
 	__le32	generation;		/* of the QP, CQ or SRQ with this number; else 0 */
 	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
 };
+
 static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
 
 #define TERN_EV_COMPLETION		0
@@ -554,6 +575,7 @@ struct tern_fault {
 	__u8	rsvd_20[28];
 	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
 };
+
 static_assert(sizeof(struct tern_fault) == 64, "tern_fault");
 
 #define TERN_FAULT_REQUESTER		0
@@ -569,6 +591,7 @@ struct tern_cmd_create_cq {
 	__u8			flags;		/* TERN_CQ_F_* */
 	__u8			rsvd_22[6];
 };
+
 static_assert(sizeof(struct tern_cmd_create_cq) == 40, "tern_cmd_create_cq");
 
 #define TERN_NO_EQ			0xffffffffU
@@ -585,12 +608,14 @@ struct tern_cmd_resize_cq {
 	__u8			log_size;
 	__u8			rsvd_15[3];
 };
+
 static_assert(sizeof(struct tern_cmd_resize_cq) == 24, "tern_cmd_resize_cq");
 
 struct tern_rsp_resize_cq {
 	__le32	pi;			/* first index in the new buffer */
 	__le32	rsvd_4;
 };
+
 static_assert(sizeof(struct tern_rsp_resize_cq) == 8, "tern_rsp_resize_cq");
 
 /* ---- MODIFY_CQ: event after count CQEs (0: any number) or period us; 0, 0: every CQE ---- */
@@ -599,6 +624,7 @@ struct tern_cmd_modify_cq {
 	__le16	count;
 	__le16	period;		/* must not be 0 with a count above 1 */
 };
+
 static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
 
 /* ---- QUERY_CQ: tern_cmd_object ---- */
@@ -616,6 +642,7 @@ struct tern_rsp_query_cq {
 	__u8	rsvd_1b;
 	__le32	rsvd_1c;
 };
+
 static_assert(sizeof(struct tern_rsp_query_cq) == 32, "tern_rsp_query_cq");
 
 #define TERN_CQ_ST_ARMED		BIT(0)	/* for any completion, unless SOLICITED */
@@ -640,6 +667,7 @@ struct tern_cmd_create_mr {
 	__u8			flags;		/* TERN_MR_F_* */
 	__le16			rsvd_36;
 };
+
 static_assert(sizeof(struct tern_cmd_create_mr) == 56, "tern_cmd_create_mr");
 
 #define TERN_MR_MEMORY			0
@@ -657,6 +685,7 @@ struct tern_cmd_update_pages {
 	__le32			key;
 	__le32			flags;		/* TERN_UPDATE_* */
 };
+
 static_assert(sizeof(struct tern_cmd_update_pages) == 32, "tern_cmd_update_pages");
 
 #define TERN_UPDATE_LAST		BIT(0)	/* opens the key */
@@ -676,6 +705,7 @@ struct tern_cmd_rereg_mr {
 	__u8			flags;		/* TERN_MR_F_INCOMPLETE with TRANS */
 	__u8			rsvd_39[7];
 };
+
 static_assert(sizeof(struct tern_cmd_rereg_mr) == 64, "tern_cmd_rereg_mr");
 
 #define TERN_REREG_TRANS		BIT(0)
@@ -696,6 +726,7 @@ struct tern_rsp_mr {
 	__u8	type;			/* 0 region, 1 or 2 window */
 	__u8	rsvd_2a[6];
 };
+
 static_assert(sizeof(struct tern_rsp_mr) == 48, "tern_rsp_mr");
 
 #define TERN_KEY_ST_FREE		0
@@ -707,6 +738,7 @@ struct tern_cmd_alloc_mw {
 	__u8	type;			/* 1 or 2 */
 	__u8	rsvd_5[3];
 };
+
 static_assert(sizeof(struct tern_cmd_alloc_mw) == 8, "tern_cmd_alloc_mw");
 
 /*
@@ -719,6 +751,7 @@ struct tern_cmd_alloc_dm {
 	__le32	log_align;		/* log2 of the alignment of its offset in BAR4 */
 	__le32	rsvd_c;
 };
+
 static_assert(sizeof(struct tern_cmd_alloc_dm) == 16, "tern_cmd_alloc_dm");
 
 struct tern_rsp_alloc_dm {
@@ -727,6 +760,7 @@ struct tern_rsp_alloc_dm {
 	__le32	dmn;
 	__le32	rsvd_14;
 };
+
 static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
 
 /*
@@ -740,6 +774,7 @@ struct tern_cmd_map_dm_op {
 	__u8	op;			/* TERN_DM_OP_* */
 	__u8	rsvd_d[3];
 };
+
 static_assert(sizeof(struct tern_cmd_map_dm_op) == 16, "tern_cmd_map_dm_op");
 
 /*
@@ -766,6 +801,7 @@ struct tern_cmd_create_qp {
 	__u8			log_rq_stride;
 	__u8			rsvd_3e[2];
 };
+
 static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 
 #define TERN_QPT_RC			0
@@ -807,6 +843,7 @@ struct tern_qp_attr {
 	__le16		typical_packet;		/* bytes, counted in a burst; 0: the path MTU */
 	__u8		rsvd_52[6];
 };
+
 static_assert(sizeof(struct tern_qp_attr) == 88, "tern_qp_attr");
 
 /*
@@ -822,6 +859,7 @@ struct tern_qp_alt {
 	__u8		mig_state;		/* TERN_MIG_*; set by TERN_QPA_MIG_STATE */
 	__u8		rsvd_2d[3];
 };
+
 static_assert(sizeof(struct tern_qp_alt) == 48, "tern_qp_alt");
 
 #define TERN_MIG_MIGRATED		0	/* set: migrate if ARMED */
@@ -844,6 +882,7 @@ struct tern_cmd_modify_qp {
 	struct tern_qp_attr	attr;
 	struct tern_qp_alt	alt;
 };
+
 static_assert(sizeof(struct tern_cmd_modify_qp) == 152, "tern_cmd_modify_qp");
 
 #define TERN_QPA_STATE			BIT(0)
@@ -886,6 +925,7 @@ struct tern_rsp_query_qp {
 	__le32			rsvd_64;
 	struct tern_qp_alt	alt;
 };
+
 static_assert(sizeof(struct tern_rsp_query_qp) == 152, "tern_rsp_query_qp");
 
 /*
@@ -899,6 +939,7 @@ struct tern_cmd_resume_qp {
 	__u8	result;			/* TERN_RESUME_* */
 	__u8	rsvd_a[6];
 };
+
 static_assert(sizeof(struct tern_cmd_resume_qp) == 16, "tern_cmd_resume_qp");
 
 #define TERN_RESUME_RETRY		0	/* the device makes the access again */
@@ -920,6 +961,7 @@ struct tern_cmd_create_srq {
 	__le32			uar;
 	__le32			max_tags;	/* 1..max_tags of QUERY_CAPS */
 };
+
 static_assert(sizeof(struct tern_cmd_create_srq) == 64, "tern_cmd_create_srq");
 
 #define TERN_SRQ_F_XRC			BIT(0)
@@ -934,6 +976,7 @@ struct tern_cmd_modify_srq {
 	__u8			log_size;
 	__u8			rsvd_1d[3];
 };
+
 static_assert(sizeof(struct tern_cmd_modify_srq) == 32, "tern_cmd_modify_srq");
 
 #define TERN_SRQA_LIMIT			BIT(0)
@@ -944,6 +987,7 @@ struct tern_rsp_query_srq {
 	__le32	limit;
 	__le32	ci;			/* index: WQEs taken */
 };
+
 static_assert(sizeof(struct tern_rsp_query_srq) == 8, "tern_rsp_query_srq");
 
 /* ---- ATTACH_MCAST, DETACH_MCAST ---- */
@@ -953,6 +997,7 @@ struct tern_cmd_mcast {
 	__u8	port;			/* that of the QP */
 	__u8	rsvd_15[3];
 };
+
 static_assert(sizeof(struct tern_cmd_mcast) == 24, "tern_cmd_mcast");
 
 #endif /* TERN_ADMIN_H */

@@ -40,6 +40,7 @@
 struct tern_cc_params {
 	__le32	value[32];		/* TERN_CC_*; the rest is 0 */
 };
+
 static_assert(sizeof(struct tern_cc_params) == 128, "tern_cc_params");
 
 struct tern_cmd_set_cc {
@@ -48,6 +49,7 @@ struct tern_cmd_set_cc {
 	__u8			rsvd_5[3];
 	struct tern_cc_params	params;
 };
+
 static_assert(sizeof(struct tern_cmd_set_cc) == 136, "tern_cmd_set_cc");
 
 #endif /* TERN_CONGESTION_H */

@@ -20,6 +20,7 @@ struct tern_eth_txd {
 	__le16	flags;		/* TERN_ETH_F_* */
 	__le16	rsvd_e;
 };
+
 static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
 
 #define TERN_ETH_F_EOP			BIT(0)
@@ -44,6 +45,7 @@ struct tern_eth_offload {
 	__le16	flags;		/* TERN_ETH_F_OFFLOAD; in a send WQE 0 */
 	__le16	rsvd_e;
 };
+
 static_assert(sizeof(struct tern_eth_offload) == 16, "tern_eth_offload");
 
 /*
@@ -73,6 +75,7 @@ struct tern_eth_rxd {
 	__le32	length;
 	__le32	rsvd_c;
 };
+
 static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
 
 #define TERN_ETH_MAX_RXD		18	/* 64 KiB in pages with space for an skb */
@@ -86,6 +89,7 @@ struct tern_eth_record {
 	__le32	status;		/* device: TERN_ETH_ST_*, of a transmit queue */
 	__u8	rsvd_44[60];
 };
+
 static_assert(sizeof(struct tern_eth_record) == 128, "tern_eth_record");
 
 /*
@@ -144,6 +148,7 @@ struct tern_cmd_create_eth_queue {
 	__u8			flags;		/* TERN_ETH_QF_*, receive queues */
 	__le32			rsvd_24;
 };
+
 static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_eth_queue");
 
 #define TERN_ETH_QUEUE_TX		0
@@ -163,6 +168,7 @@ struct tern_cmd_set_rx_filter {
 	__u8	macs[64][6];		/* unicast and multicast */
 	__le32	vlans[128];		/* bit map of VLAN ids; untagged frames always pass */
 };
+
 static_assert(sizeof(struct tern_cmd_set_rx_filter) == 904, "tern_cmd_set_rx_filter");
 
 #define TERN_RXF_PROMISC		BIT(0)
@@ -187,6 +193,7 @@ struct tern_cmd_rss {
 	__u8	key[40];
 	__le32	entries[128];		/* numbers of queues or QPs */
 };
+
 static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 
 #define TERN_RSS_ENTRIES		128
@@ -227,6 +234,7 @@ struct tern_cmd_set_rx_default {
 	__u8	port;
 	__u8	rsvd_6[2];
 };
+
 static_assert(sizeof(struct tern_cmd_set_rx_default) == 8, "tern_cmd_set_rx_default");
 
 /*
@@ -248,6 +256,7 @@ struct tern_flow_fields {
 	__be16	src_port;
 	__be16	dst_port;
 };
+
 static_assert(sizeof(struct tern_flow_fields) == 60, "tern_flow_fields");
 
 /*
@@ -277,6 +286,7 @@ struct tern_cmd_create_flow {
 	struct tern_flow_fields	inner_value;
 	struct tern_flow_fields	inner_mask;
 };
+
 static_assert(sizeof(struct tern_cmd_create_flow) == 272, "tern_cmd_create_flow");
 
 #define TERN_FLOW_NORMAL		0
@@ -304,6 +314,7 @@ struct tern_rsp_flow_counter {
 	__le64	packets;
 	__le64	bytes;			/* of frames, without FCS */
 };
+
 static_assert(sizeof(struct tern_rsp_flow_counter) == 16, "tern_rsp_flow_counter");
 
 #endif /* TERN_ETH_H */

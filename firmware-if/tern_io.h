@@ -27,6 +27,7 @@ struct tern_qp_record {
 	__le32	status;		/* device: TERN_QP_ST_* */
 	__u8	rsvd_84[124];
 };
+
 static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 
 /*
@@ -54,6 +55,7 @@ struct tern_srq_record {
 	__le32	tags_released;	/* device: tags added that it no longer holds */
 	__u8	rsvd_4c[52];
 };
+
 static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
 
 struct tern_cq_record {
@@ -63,6 +65,7 @@ struct tern_cq_record {
 	__le32	reported;	/* device: every CQE below this index was reported by an event */
 	__u8	rsvd_44[60];
 };
+
 static_assert(sizeof(struct tern_cq_record) == 128, "tern_cq_record");
 
 /*
@@ -88,6 +91,7 @@ struct tern_sge {
 	__le32	length;
 	__le32	lkey;
 };
+
 static_assert(sizeof(struct tern_sge) == 16, "tern_sge");
 
 /*
@@ -118,6 +122,7 @@ struct tern_sq_hdr {
 	__le32	xrc_srqn;	/* XRC: number of the remote SRQ */
 	__le32	rsvd_1c;
 };
+
 static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
 
 #define TERN_WQE_F_SIGNALED		BIT(0)
@@ -146,6 +151,7 @@ struct tern_rdma_seg {
 	__le32	rkey;
 	__le32	rsvd_c;
 };
+
 static_assert(sizeof(struct tern_rdma_seg) == 16, "tern_rdma_seg");
 
 /* The operands are plain 64-bit numbers; the device converts them for the wire. */
@@ -156,6 +162,7 @@ struct tern_atomic_seg {
 	__le64	swap_add;
 	__le64	compare;
 };
+
 static_assert(sizeof(struct tern_atomic_seg) == 32, "tern_atomic_seg");
 
 struct tern_flush_seg {
@@ -167,6 +174,7 @@ struct tern_flush_seg {
 	__le64	length;		/* bytes, up to 2^31 */
 	__le64	rsvd_18;
 };
+
 static_assert(sizeof(struct tern_flush_seg) == 32, "tern_flush_seg");
 
 #define TERN_FLUSH_GLOBAL		BIT(0)
@@ -184,6 +192,7 @@ struct tern_bind_seg {
 	__u8	type;		/* 1 or 2: which verb requested the bind */
 	__u8	rsvd_21[15];
 };
+
 static_assert(sizeof(struct tern_bind_seg) == 48, "tern_bind_seg");
 
 struct tern_reg_seg {
@@ -197,6 +206,7 @@ struct tern_reg_seg {
 	__u8	rsvd_25[3];
 	__le64	first_offset;	/* offset of iova in the first page */
 };
+
 static_assert(sizeof(struct tern_reg_seg) == 48, "tern_reg_seg");
 
 /*
@@ -216,6 +226,7 @@ struct tern_av {
 	__u8	port;		/* that of the QP, 1..num_ports */
 	__u8	rsvd_23[5];
 };
+
 static_assert(sizeof(struct tern_av) == 40, "tern_av");
 
 struct tern_ud_seg {
@@ -223,6 +234,7 @@ struct tern_ud_seg {
 	__le32		dqpn;
 	__le32		qkey;	/* bit 31 set: the QP's own Q_Key */
 };
+
 static_assert(sizeof(struct tern_ud_seg) == 48, "tern_ud_seg");
 
 /* Receive WQE, for RQs and SRQs: a 16-byte header, then num_sge SGEs. */
@@ -231,6 +243,7 @@ struct tern_rq_hdr {
 	__u8	rsvd_1[7];
 	__le64	wr_id;
 };
+
 static_assert(sizeof(struct tern_rq_hdr) == 16, "tern_rq_hdr");
 
 /*
@@ -251,6 +264,7 @@ struct tern_tm_op {
 	__u8	rsvd_2c[20];
 	struct tern_sge	sge[4];	/* ADD: destination of the message */
 };
+
 static_assert(sizeof(struct tern_tm_op) == 128, "tern_tm_op");
 
 #define TERN_TM_ADD			1
@@ -274,6 +288,7 @@ struct tern_tm_header {
 	__be32	app_ctx;
 	__be64	tag;
 };
+
 static_assert(sizeof(struct tern_tm_header) == 16, "tern_tm_header");
 
 struct tern_tm_rndv {
@@ -281,6 +296,7 @@ struct tern_tm_rndv {
 	__be32	rkey;
 	__be32	length;
 };
+
 static_assert(sizeof(struct tern_tm_rndv) == 16, "tern_tm_rndv");
 
 #define TERN_TMH_NO_TAG			0
@@ -322,6 +338,7 @@ struct tern_cqe {
 	__le32	srqn;		/* SRQ of the receive WQE; received frame: TERN_ETH_COALESCED_* */
 	__le32	phase;
 };
+
 static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 
 /* Fields that differ in a CQE with TERN_CQE_F_TM_MATCH; the rest is as in struct tern_cqe. */
@@ -332,6 +349,7 @@ struct tern_tm_cqe {
 	__le64	tag;
 	__u8	rsvd_38[8];
 };
+
 static_assert(sizeof(struct tern_tm_cqe) == 64, "tern_tm_cqe");
 
 #define TERN_CQE_PHASE			BIT(0)

@@ -2,10 +2,10 @@
 /*
  * tern hardware contract, part 1: PCI identity, BARs, registers, doorbells.
  *
- * Every multi-byte register and memory structure is little-endian. The files in
- * this directory include only <linux/types.h>; the including file must provide
- * GENMASK(), BIT() and static_assert(). All masks fit into 32 bits.
- * Documentation/spec/ describes the same contract in prose.
+ * Every multi-byte register and memory structure is little-endian. All masks
+ * fit into 32 bits. The including file must provide GENMASK(), BIT() and
+ * static_assert().
+ * The device, the kernel drivers and the rdma-core provider have the same text.
  */
 #ifndef TERN_REGS_H
 #define TERN_REGS_H

@@ -2,11 +2,11 @@
 /* The device's clock. */
 
 #include <errno.h>
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 #include <string.h>
 
 #include <util/compiler.h>
-/* </not exported> */
+#endif
 
 #include "tern.h"
 
@@ -61,7 +61,7 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 
 	return 0;
 }
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 
 /*
  * The page with which the kernel relates the device's clock to wall-clock time.
@@ -138,4 +138,4 @@ uint64_t tern_wallclock_ns(struct tern_context *ctx,
 
 	return wall;
 }
-/* </not exported> */
+#endif

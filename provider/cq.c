@@ -7,7 +7,6 @@
 
 #include <util/compiler.h>
 
-#include "compat.h"
 #include "tern.h"
 #include "tern_trace.h"
 
@@ -503,7 +502,7 @@ static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
 	return le64toh(to_tern_cq_ex(ibvcq)->cur.timestamp);
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /* Nanoseconds since 1970, on the time scale of CLOCK_REALTIME. */
 static uint64_t tern_read_completion_wallclock(struct ibv_cq_ex *ibvcq)
 {
@@ -513,7 +512,7 @@ static uint64_t tern_read_completion_wallclock(struct ibv_cq_ex *ibvcq)
 				 le64toh(cq->cur.timestamp));
 }
 
-/* </not exported> */
+#endif
 static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 {
 	cq->start_poll = tern_start_poll;
@@ -539,11 +538,11 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_dlid_path_bits = tern_read_dlid_path_bits;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		cq->read_completion_ts = tern_read_completion_ts;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 		cq->read_completion_wallclock_ns =
 			tern_read_completion_wallclock;
-	/* </not exported> */
+#endif
 	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
 		cq->read_cvlan = tern_read_cvlan;
 	if (wc_flags & IBV_WC_EX_WITH_FLOW_TAG)

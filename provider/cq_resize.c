@@ -23,10 +23,10 @@ int tern_check_cq_attr(const struct tern_context *ctx,
 		wc_flags |= IBV_WC_EX_WITH_TM_INFO;
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-	/* </not exported> */
+#endif
 
 	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
 	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS |

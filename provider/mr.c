@@ -89,7 +89,7 @@ struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
 
 	return tern_new_mr(vmr, err);
 }
-/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 
 /* ibv_alloc_dmah(3): the kernel checks the combination of hints. */
 struct ibv_dmah *tern_alloc_dmah(struct ibv_context *ibvctx,
@@ -133,7 +133,7 @@ int tern_dealloc_dmah(struct ibv_dmah *ibvdmah)
 	free(dmah);
 	return 0;
 }
-/* </not exported> */
+#endif
 #endif
 
 /* ibv_alloc_null_mr(3): the device has the key; the kernel has no region. */

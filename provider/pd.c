@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "compat.h"
 #include "tern.h"
 
 struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)

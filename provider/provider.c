@@ -8,7 +8,6 @@
 
 #include <infiniband/cmd_ioctl.h>
 
-#include "compat.h"
 #include "tern.h"
 
 static void tern_free_context(struct ibv_context *ibvctx);
@@ -23,10 +22,10 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = tern_alloc_dm,
 #if IBVERBS_PABI_VERSION >= 62
-	/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 	.alloc_dmah = tern_alloc_dmah,
 	.dealloc_dmah = tern_dealloc_dmah,
-	/* </not exported> */
+#endif
 	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
 	.query_port_speed = ibv_cmd_query_port_speed,
 	.reg_mr_ex = tern_reg_mr_ex,
@@ -115,7 +114,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.unimport_pd = tern_unimport_pd,
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 static size_t tern_page_size(const struct tern_context *ctx)
 {
 	return to_tern_dev(ctx->vctx.context.device)->page_size;
@@ -138,15 +137,15 @@ static void tern_unmap_clock(struct tern_context *ctx)
 		munmap(ctx->clock, tern_page_size(ctx));
 }
 
-/* </not exported> */
+#endif
 /* Initializes a context that the kernel allocated. Returns 0 or an errno. */
 static int tern_init_context(struct tern_context *ctx,
 			     const struct tern_uresp_alloc_ucontext *resp)
 {
 	unsigned int i;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	int err;
-	/* </not exported> */
+#endif
 
 	ctx->caps = resp->caps;
 	ctx->max_send_wr = resp->max_send_wr;
@@ -164,14 +163,14 @@ static int tern_init_context(struct tern_context *ctx,
 	if (ctx->uar == MAP_FAILED)
 		return errno;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	err = tern_map_clock(ctx, resp->clock_offset);
 	if (err) {
 		munmap(ctx->uar, ctx->uar_size);
 		return err;
 	}
 
-	/* </not exported> */
+#endif
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
 	for (i = 0; i < TERN_XRC_SRQ_BUCKETS; i++)
@@ -261,9 +260,9 @@ static void tern_free_context(struct ibv_context *ibvctx)
 	tern_uninit_records(ctx);
 	pthread_mutex_destroy(&ctx->xrc_srqs_mutex);
 	pthread_mutex_destroy(&ctx->qp_table_mutex);
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	tern_unmap_clock(ctx);
-	/* </not exported> */
+#endif
 	munmap(ctx->uar, ctx->uar_size);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);

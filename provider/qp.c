@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compat.h"
 #include "tern.h"
 #include "wqe.h"
 
@@ -579,7 +578,7 @@ int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 				    sizeof(cmd_ex), &resp, sizeof(resp));
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 /*
  * The kernel's verb takes no alternate path on RoCE ports: the path is driver data,
  * instead of an attribute.
@@ -609,7 +608,7 @@ static int tern_fill_alt_path(const struct ibv_qp_attr *attr,
 	return 0;
 }
 
-/* </not exported> */
+#endif
 /* ibv_modify_qp(3). */
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
@@ -628,7 +627,7 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	    qp->ece_set)
 		req.ece_options = qp->ece;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	if (attr_mask & IBV_QP_ALT_PATH) {
 		err = tern_fill_alt_path(attr, &req);
 		if (err)
@@ -637,7 +636,7 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		attr_mask &= ~IBV_QP_ALT_PATH;
 	}
 
-	/* </not exported> */
+#endif
 	err = tern_exec_modify_qp(ibvqp, attr, attr_mask, &req);
 	if (err)
 		return err;

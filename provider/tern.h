@@ -21,7 +21,9 @@
 #include <util/udma_barrier.h>
 #include <util/util.h>
 
+#ifndef TERN_WITHOUT_COMPAT
 #include "compat.h"
+#endif
 #include "tern-abi.h"
 #include "tern_regs.h"
 #include "tern_io.h"
@@ -59,9 +61,9 @@ struct tern_context {
 	struct verbs_context vctx;
 	void *uar; /* doorbell page */
 	size_t uar_size;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	struct tern_clock_page *clock; /* NULL if the kernel has none */
-	/* </not exported> */
+#endif
 	uint32_t caps; /* TERN_UCTX_CAP_* */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
@@ -161,14 +163,14 @@ struct tern_dm {
 	struct list_head ops;
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /* The last converted time stamp and its result. */
 struct tern_wallclock {
 	uint64_t stamp;
 	uint64_t wall;
 };
 
-/* </not exported> */
+#endif
 struct tern_cq {
 	struct verbs_cq vcq;
 	struct tern_buf buf;
@@ -200,9 +202,9 @@ struct tern_cq {
 	 */
 	struct tern_cqe cur;
 	struct tern_qp *cur_qp; /* of an earlier CQE, a cache */
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	struct tern_wallclock wallclock; /* under lock */
-	/* </not exported> */
+#endif
 	struct tern_pd *pd; /* parent domain, or NULL */
 };
 
@@ -512,10 +514,10 @@ void tern_free_record(struct tern_context *ctx, struct tern_record *record,
 uint64_t tern_read_clock(struct tern_context *ctx);
 int tern_query_rt_values(struct ibv_context *ibvctx,
 			 struct ibv_values_ex *values);
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 uint64_t tern_wallclock_ns(struct tern_context *ctx,
 			   struct tern_wallclock *last, uint64_t stamp);
-/* </not exported> */
+#endif
 
 /* verbs.c: device, port, AH, XRCD, multicast, any kind of QP */
 int tern_query_device_ex(struct ibv_context *ibvctx,
@@ -567,11 +569,11 @@ struct ibv_mr *tern_new_mr(struct verbs_mr *vmr, int err);
 #if IBVERBS_PABI_VERSION >= 62
 struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
 			      struct ibv_mr_init_attr *attr);
-/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 struct ibv_dmah *tern_alloc_dmah(struct ibv_context *ibvctx,
 				 struct ibv_dmah_init_attr *attr);
 int tern_dealloc_dmah(struct ibv_dmah *ibvdmah);
-/* </not exported> */
+#endif
 #endif
 int tern_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);

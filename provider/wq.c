@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compat.h"
 #include "tern.h"
 
 /* ibv_post_wq_recv(3): fails like ibv_post_recv(). */

@@ -84,7 +84,7 @@ struct tern_ib_eq {
 	atomic_t num_cqs;
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /**
  * struct tern_clock - the device's clock page
  * @page: the page that processes read, NULL if the device has no time stamps
@@ -99,7 +99,7 @@ struct tern_clock {
 	unsigned int users;
 };
 
-/* </not exported> */
+#endif
 #define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
 
 /**
@@ -139,10 +139,10 @@ struct tern_ib_dev {
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
 	struct work_struct flush_work;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	/** @clock: the clock page */
 	struct tern_clock clock;
-	/* </not exported> */
+#endif
 	struct xarray odps;
 	struct tern_eq *fault_eq;
 	struct work_struct fault_work;
@@ -157,9 +157,9 @@ struct tern_ib_dev {
 enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	TERN_MMAP_CLOCK,
-	/* </not exported> */
+#endif
 	TERN_MMAP_DM_OP,
 };
 
@@ -192,10 +192,10 @@ struct tern_mmap_entry {
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
 	struct tern_mmap_entry *uar_entry;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	/** @clock_entry: the clock page, NULL if the device has no time stamps */
 	struct tern_mmap_entry *clock_entry;
-	/* </not exported> */
+#endif
 	struct mutex record_lock;	/* see above */
 	struct list_head record_pages;
 	struct tern_pager *pager;
@@ -375,20 +375,20 @@ struct tern_qp {
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
 	u32 rssn;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	/** @path_sgid: GID of a former alternate path that the QP may use, or NULL */
 	const struct ib_gid_attr *path_sgid;
 	/** @alt_sgid: GID of the alternate path, or NULL */
 	const struct ib_gid_attr *alt_sgid;
-	/* </not exported> */
+#endif
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 struct tern_dmah {
 	struct ib_dmah ibdmah;
 };
 
-/* </not exported> */
+#endif
 /* A counter of flows. */
 struct tern_counters {
 	struct ib_counters ibcounters;
@@ -605,7 +605,7 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr);
 int tern_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /* tern_ib_clock.c */
 struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
 				       u64 device_ns, u64 real_ns);
@@ -614,7 +614,7 @@ void tern_clock_free(struct tern_ib_dev *dev);
 void tern_clock_get(struct tern_ib_dev *dev);
 void tern_clock_put(struct tern_ib_dev *dev);
 
-/* </not exported> */
+#endif
 /* tern_ib_ucontext.c */
 int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
@@ -624,10 +624,10 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_ctx_defs[];
-/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
 int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
-/* </not exported> */
+#endif
 
 /* tern_ib_mmap.c */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);

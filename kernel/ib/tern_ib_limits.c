@@ -241,11 +241,11 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
 		attr->atomic_cap = IB_ATOMIC_HCA;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	if (tern_has_cap(dev, TERN_CAP_APM))
 		attr->device_cap_flags |= IB_DEVICE_AUTO_PATH_MIG;
 
-	/* </not exported> */
+#endif
 	/* No persistent memory: FLUSH supports global visibility only. */
 	if (tern_has_cap(dev, TERN_CAP_FLUSH))
 		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;

@@ -17,18 +17,18 @@ static const struct ib_device_ops tern_dev_ops = {
 	.uverbs_robust_udata = 1,
 
 	.add_gid = tern_add_gid,
-	/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 	.alloc_dmah = tern_alloc_dmah,
-	/* </not exported> */
+#endif
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
 	.create_cq = tern_create_cq,
 	.create_qp = tern_create_qp,
 	.create_user_cq = tern_create_user_cq,
-	/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 	.dealloc_dmah = tern_dealloc_dmah,
-	/* </not exported> */
+#endif
 	.dealloc_pd = tern_dealloc_pd,
 	.dealloc_ucontext = tern_dealloc_ucontext,
 	.del_gid = tern_del_gid,
@@ -67,9 +67,9 @@ static const struct ib_device_ops tern_dev_ops = {
 	.req_notify_cq = tern_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
-	/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 	INIT_RDMA_OBJ_SIZE(ib_dmah, tern_dmah, ibdmah),
-	/* </not exported> */
+#endif
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
@@ -291,14 +291,14 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	case TERN_EV_QP_LAST_WQE:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_LAST_WQE_REACHED);
 		break;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	case TERN_EV_PATH_MIG:
 		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG);
 		break;
 	case TERN_EV_PATH_MIG_ERR:
 		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG_ERR);
 		break;
-	/* </not exported> */
+#endif
 	case TERN_EV_SRQ_ERR:
 		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_ERR);
 		break;
@@ -363,12 +363,12 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	if (err)
 		goto err_dealloc;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	err = tern_clock_init(dev);
 	if (err)
 		goto err_dealloc;
 
-	/* </not exported> */
+#endif
 	err = tern_ib_create_eqs(dev);
 	if (err)
 		goto err_dealloc;
@@ -397,9 +397,9 @@ err_free_faults:
 err_destroy_eqs:
 	tern_ib_destroy_eqs(dev);
 err_dealloc:
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	tern_clock_free(dev);
-	/* </not exported> */
+#endif
 	ib_dealloc_device(&dev->ibdev);
 	return err;
 }
@@ -421,9 +421,9 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
 	WARN_ON(!xa_empty(&dev->rwqs));
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	tern_clock_free(dev);
-	/* </not exported> */
+#endif
 	ib_dealloc_device(&dev->ibdev);
 }
 

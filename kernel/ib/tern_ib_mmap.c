@@ -19,11 +19,11 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 	case TERN_MMAP_DM:
 		tern_ib_destroy(dev, TERN_CMD_FREE_DM, id);
 		break;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	case TERN_MMAP_CLOCK:
 		tern_clock_put(dev);
 		break;
-	/* </not exported> */
+#endif
 	}
 }
 
@@ -98,7 +98,7 @@ struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
 			     PAGE_SIZE);
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /*
  * The page is ordinary memory: a mapping that outlives the device keeps it with
  * its last contents.
@@ -113,18 +113,18 @@ static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 			      virt_to_page(dev->clock.page));
 }
 
-/* </not exported> */
+#endif
 static int tern_mmap_entry(struct ib_ucontext *ibucontext,
 			   struct vm_area_struct *vma,
 			   struct tern_mmap_entry *entry)
 {
 	pgprot_t prot;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	if (entry->type == TERN_MMAP_CLOCK)
 		return tern_mmap_clock(to_tdev(ibucontext->device), vma);
 
-	/* </not exported> */
+#endif
 	/* The CPU may combine stores to it, but must not cache it. */
 	if (entry->type == TERN_MMAP_DM)
 		prot = pgprot_writecombine(vma->vm_page_prot);

@@ -256,7 +256,7 @@ static struct ib_mr *tern_reg_span(struct ib_pd *ibpd,
  * @length: length in bytes
  * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
  * @access: IB_ACCESS_*
- * @dmah: DMA hints, without effect; not with IB_ACCESS_ON_DEMAND
+ * @dmah: DMA hints, without effect; refused with IB_ACCESS_ON_DEMAND
  * @udata: user request without driver data
  *
  * Return: the region or an ERR_PTR.

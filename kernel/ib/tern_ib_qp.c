@@ -11,9 +11,9 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
-/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 #include "tern_ib_apm.h"
-/* </not exported> */
+#endif
 #include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
@@ -186,9 +186,9 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
 	tern_uqueue_done(dev, &qp->queue, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	tern_alt_path_forget(qp);
-	/* </not exported> */
+#endif
 }
 
 /* Makes a QP that exists in the device visible to events. */
@@ -432,9 +432,9 @@ static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
 /* Changes requested by a user, besides the attributes of the verb. */
 struct tern_qp_change {
 	struct tern_ureq_modify_qp req;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	struct tern_alt_path alt;
-	/* </not exported> */
+#endif
 };
 
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
@@ -461,9 +461,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		return tern_refuse(dev, -EINVAL, "state %d to %d with attributes %#x",
 				   cur, next, mask);
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	tern_alt_path_to_dev(qp, attr, mask, dest_qpn, &change->alt, &cmd.alt);
-	/* </not exported> */
+#endif
 	if (mask & IB_QP_AV) {
 		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
 					       qp->ibqp.qp_num, dest_qpn);
@@ -491,12 +491,12 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_reset(qp);
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	if (next == IB_QPS_RESET)
 		tern_alt_path_forget(qp);
 	if (mask & IB_QP_ALT_PATH)
 		tern_alt_path_loaded(dev, qp, &change->alt);
-	/* </not exported> */
+#endif
 	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
@@ -522,13 +522,16 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 
 	if (tern_reserved_set(dev, req.reserved_70, sizeof(req.reserved_70)))
 		return -EINVAL;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	if (tern_reserved_set(dev, req.alt.reserved_e8,
 			      sizeof(req.alt.reserved_e8)))
 		return -EINVAL;
 	if (req.flags & ~TERN_MODIFY_QP_ALT_PATH)
 		return tern_refuse(dev, -EINVAL, "flags %#x", req.flags);
-	/* </not exported> */
+#else
+	if (tern_reserved_set(dev, req.reserved_20, sizeof(req.reserved_20)))
+		return -EINVAL;
+#endif
 	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
 		return tern_refuse(dev, -EINVAL, "burst without rate limit");
 	if (req.ece_options) {
@@ -565,10 +568,10 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	int supported = TERN_QP_MASK;
 	int err;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	if (tern_has_cap(dev, TERN_CAP_APM))
 		supported |= IB_QP_PATH_MIG_STATE;
-	/* </not exported> */
+#endif
 	if (mask & ~supported || tern_qp_is_rss(qp))
 		return tern_refuse(dev, -EOPNOTSUPP, "QP attributes %#x", mask);
 	if (mask & IB_QP_RATE_LIMIT && !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
@@ -588,20 +591,20 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (err)
 		return err;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	err = tern_alt_path_get(ibqp, &change.req, &change.alt);
 	if (err)
 		return err;
 
 	if (change.alt.sgid)
 		mask |= IB_QP_ALT_PATH;
-	/* </not exported> */
+#endif
 	mutex_lock(&qp->lock);
 	err = tern_qp_modify_locked(dev, qp, attr, mask, &change);
 	mutex_unlock(&qp->lock);
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	tern_alt_path_put(&change.alt);
-	/* </not exported> */
+#endif
 	return err;
 }
 
@@ -646,9 +649,9 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else
 		attr->path_mtu = IB_MTU_256;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	tern_alt_path_to_attr(&rsp.alt, attr);
-	/* </not exported> */
+#endif
 
 	attr->cap = qp->cap;
 	init_attr->cap = qp->cap;

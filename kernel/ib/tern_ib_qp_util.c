@@ -269,11 +269,11 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		return false;
 	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > TERN_3_BITS)
 		return false;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	/* Only the device arms a QP. */
 	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state > IB_MIG_REARM)
 		return false;
-	/* </not exported> */
+#endif
 
 	return true;
 }
@@ -305,10 +305,10 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
 		{ IB_QP_PORT, TERN_QPA_PORT },
 		{ IB_QP_RATE_LIMIT, TERN_QPA_RATE_LIMIT },
-		/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 		{ IB_QP_ALT_PATH, TERN_QPA_ALT_PATH },
 		{ IB_QP_PATH_MIG_STATE, TERN_QPA_MIG_STATE },
-		/* </not exported> */
+#endif
 	};
 	u32 result = 0;
 	unsigned int i;

@@ -33,7 +33,7 @@ static void tern_del_uar(struct tern_ucontext *ucontext)
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 static int tern_add_clock(struct tern_ib_dev *dev,
 			  struct tern_ucontext *ucontext)
 {
@@ -67,7 +67,7 @@ static u64 tern_clock_offset(struct tern_ucontext *ucontext)
 	return rdma_user_mmap_get_offset(&ucontext->clock_entry->rdma_entry);
 }
 
-/* </not exported> */
+#endif
 static struct tern_uresp_alloc_ucontext
 tern_ucontext_resp(struct tern_ucontext *ucontext)
 {
@@ -86,9 +86,9 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 		.max_send_sge = le16_to_cpu(caps->max_send_sge),
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
 		.max_inline_data = le32_to_cpu(caps->max_inline),
-		/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 		.clock_offset = tern_clock_offset(ucontext),
-		/* </not exported> */
+#endif
 		.max_rate = le32_to_cpu(caps->max_rate),
 	};
 }
@@ -122,12 +122,12 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	if (err)
 		goto err_close_pager;
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	err = tern_add_clock(dev, ucontext);
 	if (err)
 		goto err_del_uar;
 
-	/* </not exported> */
+#endif
 	resp = tern_ucontext_resp(ucontext);
 	err = ib_respond_udata(udata, resp);
 	if (err)
@@ -136,9 +136,9 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	return 0;
 
 err_del_uar:
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	tern_del_clock(ucontext);
-	/* </not exported> */
+#endif
 	tern_del_uar(ucontext);
 err_close_pager:
 	tern_pager_close(ucontext->pager);
@@ -164,7 +164,7 @@ int tern_query_ucontext(struct ib_ucontext *ibucontext,
 }
 
 #define TERN_UCONTEXT_RESP_ATTR \
-	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, clock_offset)
+	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, max_rate)
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_query_context, UVERBS_OBJECT_DEVICE,
 			     UVERBS_METHOD_QUERY_CONTEXT,
@@ -181,9 +181,9 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
 
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	tern_del_clock(ucontext);
-	/* </not exported> */
+#endif
 	tern_del_uar(ucontext);
 	tern_pager_close(ucontext->pager);
 }
@@ -196,7 +196,7 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_DMAH
 /*
  * DMA handles: processing hints for the accesses to a region. No root complex
  * could steer the device's accesses: the hints are checked and have no effect.
@@ -229,7 +229,7 @@ int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
 	return 0;
 }
 
-/* </not exported> */
+#endif
 /**
  * tern_alloc_pd() - allocate a protection domain
  * @ibpd: the PD

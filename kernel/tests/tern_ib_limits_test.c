@@ -118,9 +118,9 @@ static void tern_test_optional(struct kunit *test)
 				(bit == TERN_CAP_ATOMIC_WRITE ? IB_DEVICE_ATOMIC_WRITE : 0) |
 				(bit == TERN_CAP_MW_TYPE_1 ? IB_DEVICE_MEM_WINDOW : 0) |
 				(bit == TERN_CAP_MW_TYPE_2A ? IB_DEVICE_MEM_WINDOW_TYPE_2A : 0) |
-				/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 				(bit == TERN_CAP_APM ? IB_DEVICE_AUTO_PATH_MIG : 0) |
-				/* </not exported> */
+#endif
 				(bit == TERN_CAP_MW_TYPE_2B ? IB_DEVICE_MEM_WINDOW_TYPE_2B : 0));
 		KUNIT_EXPECT_EQ(test, attr->max_mw, bit & TERN_CAPS_MW ? 65536 : 0);
 		KUNIT_EXPECT_EQ(test, attr->max_dm_size,

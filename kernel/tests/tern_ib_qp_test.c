@@ -6,9 +6,9 @@
 #include <linux/sizes.h>
 
 #include "tern_ib.h"
-/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 #include "tern_ib_apm.h"
-/* </not exported> */
+#endif
 #include "tern_ib_qp_util.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
@@ -303,12 +303,12 @@ static void tern_test_attr_ranges(struct kunit *test)
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 0);
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 1000);
 	TERN_EXPECT(false, IB_QP_RATE_LIMIT, rate_limit, 1001);
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_MIGRATED);
 	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_REARM);
 	TERN_EXPECT(false, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_ARMED);
 	TERN_EXPECT(false, IB_QP_PATH_MIG_STATE, path_mig_state, 3);
-	/* </not exported> */
+#endif
 #undef TERN_EXPECT
 }
 
@@ -336,9 +336,9 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 			 IB_QP_SQ_PSN | IB_QP_DEST_QPN | IB_QP_ACCESS_FLAGS |
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
 			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			 /* <not exported> */
+#ifndef TERN_WITHOUT_APM
 			 IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE |
-			 /* </not exported> */
+#endif
 			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
@@ -372,7 +372,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(&to, 0, sizeof(to)));
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 /* A QP without an alternate path has none in ib_core's format either. */
 static void tern_test_alt_path(struct kunit *test)
 {
@@ -405,7 +405,7 @@ static void tern_test_alt_path(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(&attr, 0, sizeof(attr)));
 }
 
-/* </not exported> */
+#endif
 static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_create_types),
 	KUNIT_CASE(tern_test_create_limits),
@@ -415,9 +415,9 @@ static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_qp_access),
 	KUNIT_CASE(tern_test_attr_ranges),
 	KUNIT_CASE(tern_test_attr_there_and_back),
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	KUNIT_CASE(tern_test_alt_path),
-	/* </not exported> */
+#endif
 	{}
 };
 

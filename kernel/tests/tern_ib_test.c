@@ -275,7 +275,7 @@ static void tern_test_table_rounds(struct kunit *test)
 		tern_test_rounds_of(test, dev, sizes[i]);
 }
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /*
  * Wall-clock time that a reader of the page computes for a time stamp less than
  * 8 seconds away.
@@ -432,7 +432,7 @@ static void tern_test_clock_late(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, page.mult, 1U << TERN_CLOCK_SHIFT);
 }
 
-/* </not exported> */
+#endif
 static void tern_test_segments(struct kunit *test)
 {
 	struct tern_ah ah = { .av = { .hop_limit = 9 } };
@@ -583,13 +583,13 @@ static struct kunit_case tern_ib_cases[] = {
 	KUNIT_CASE(tern_test_table),
 	KUNIT_CASE(tern_test_table_limit),
 	KUNIT_CASE(tern_test_table_rounds),
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	KUNIT_CASE(tern_test_clock_start),
 	KUNIT_CASE(tern_test_clock_follows),
 	KUNIT_CASE(tern_test_clock_forward),
 	KUNIT_CASE(tern_test_clock_back),
 	KUNIT_CASE(tern_test_clock_late),
-	/* </not exported> */
+#endif
 	{}
 };
 

@@ -23,12 +23,3 @@ judge() {
 		echo "not ok $1"
 	fi
 }
-
-# code DIR FILE...: into DIR without comments, empty lines and includes, which are what an upstream
-# tree has otherwise, and without what stays here.
-code() {
-	mkdir "$1"
-	# shellcheck disable=SC2016
-	inside env "kept=$TERN_TOP/tests/upstream/kept.sed" bash -ec 'dir=$1; shift
-	for f; do sed -f "$kept" "$f" | gcc -fpreprocessed -dD -E -P -w -xc - | grep -v "^#include" >"$dir/${f##*/}"; done' - "$@"
-}

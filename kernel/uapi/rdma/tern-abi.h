@@ -42,14 +42,18 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_send_sge;
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
-	/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
-	/* </not exported> */
+#endif
 	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
+#ifndef TERN_WITHOUT_CLOCK
 	__u8 reserved_1a0[4];
+#else
+	__u8 reserved_160[4];
+#endif
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_CLOCK
 /*
  * Converts a time stamp of the device to wall-clock time. The page is read-only,
  * one page long, and shared by all processes. A reader reads sequence (acquire),
@@ -69,7 +73,7 @@ struct tern_clock_page {
 
 #define TERN_CLOCK_SHIFT 30
 
-/* </not exported> */
+#endif
 /*
  * Buffers are page-aligned memory of the provider that holds only entries: the
  * kernel pins each buffer for the access that the device makes. Doorbell records
@@ -113,7 +117,7 @@ struct tern_ureq_create_qp {
 	__u8 reserved_e0[4];
 };
 
-/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 enum {
 	TERN_MODIFY_QP_ALT_PATH = 1 << 0,	/* instead of IB_QP_ALT_PATH in the mask */
 };
@@ -133,17 +137,21 @@ struct tern_ureq_alt_path {
 	__u8 reserved_e8[3];
 };
 
-/* </not exported> */
+#endif
 /* Optional: without it, all of it is zero. */
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
+#ifndef TERN_WITHOUT_APM
 	__u32 flags;			/* TERN_MODIFY_QP_* */
+#else
+	__u8 reserved_20[4];
+#endif
 	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u8 reserved_70[2];
-	/* <not exported> */
+#ifndef TERN_WITHOUT_APM
 	struct tern_ureq_alt_path alt;	/* with TERN_MODIFY_QP_ALT_PATH */
-	/* </not exported> */
+#endif
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */
