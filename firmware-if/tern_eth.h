@@ -252,12 +252,29 @@ struct tern_flow_fields {
 	__u8	tos;			/* or traffic class */
 	__u8	ttl;			/* or hop limit */
 	__u8	protocol;		/* or next header after the extension headers */
-	__u8	frag;			/* 1: a fragment */
+	__u8	frag;			/* TERN_FRAG_* */
 	__be16	src_port;
 	__be16	dst_port;
+	__be32	spi;			/* ESP */
+	__be32	esp_seq;
+	__be32	mpls;			/* the first label, with class, bottom of stack and TTL */
 };
 
-static_assert(sizeof(struct tern_flow_fields) == 60, "tern_flow_fields");
+static_assert(sizeof(struct tern_flow_fields) == 72, "tern_flow_fields");
+
+#define TERN_FRAG_ANY			BIT(0)	/* a fragment */
+#define TERN_FRAG_DONT			BIT(1)	/* IPv4: "don't fragment" */
+#define TERN_FRAG_MORE			BIT(2)	/* IPv4: "more fragments" */
+
+/* Fields of a tunnel between the outer and the inner headers, GRE in network byte order. */
+struct tern_flow_tunnel {
+	__le32	vni;			/* VXLAN, 24 bits */
+	__be16	gre_flags;		/* the first 16 bits: checksum, key, sequence, version */
+	__be16	gre_protocol;
+	__be32	gre_key;		/* 0 without a key */
+};
+
+static_assert(sizeof(struct tern_flow_tunnel) == 12, "tern_flow_tunnel");
 
 /*
  * ---- CREATE_FLOW: out: tern_rsp_object. DESTROY_FLOW: tern_cmd_object ----
@@ -278,16 +295,16 @@ struct tern_cmd_create_flow {
 	__u8			port;
 	__u8			flags;		/* TERN_FLOW_F_* */
 	__le16			layers;		/* TERN_LAYER_* that the frame has */
-	__le16			inner_layers;	/* the same inside of VXLAN */
-	__le32			vni;
-	__le32			vni_mask;
+	__le16			inner_layers;	/* the same inside of a tunnel */
+	struct tern_flow_tunnel	tunnel_value;
+	struct tern_flow_tunnel	tunnel_mask;
 	struct tern_flow_fields	value;
 	struct tern_flow_fields	mask;
 	struct tern_flow_fields	inner_value;
 	struct tern_flow_fields	inner_mask;
 };
 
-static_assert(sizeof(struct tern_cmd_create_flow) == 272, "tern_cmd_create_flow");
+static_assert(sizeof(struct tern_cmd_create_flow) == 336, "tern_cmd_create_flow");
 
 #define TERN_FLOW_NORMAL		0
 #define TERN_FLOW_ALL			1	/* every frame; no layers */
@@ -303,6 +320,10 @@ static_assert(sizeof(struct tern_cmd_create_flow) == 272, "tern_cmd_create_flow"
 #define TERN_LAYER_TCP			BIT(4)
 #define TERN_LAYER_UDP			BIT(5)
 #define TERN_LAYER_VXLAN		BIT(6)	/* UDP port 4789 */
+#define TERN_LAYER_ESP			BIT(7)
+#define TERN_LAYER_GRE			BIT(8)
+#define TERN_LAYER_MPLS			BIT(9)	/* after the Ethernet header */
+#define TERN_LAYER_MPLS_TUNNEL		BIT(10)	/* in GRE, or UDP port 6635 */
 
 #define TERN_NO_COUNTER			0xffffffffU
 

@@ -593,6 +593,14 @@ TERN_AT(tern_flow_fields, protocol, 0x36);
 TERN_AT(tern_flow_fields, frag, 0x37);
 TERN_AT(tern_flow_fields, src_port, 0x38);
 TERN_AT(tern_flow_fields, dst_port, 0x3a);
+TERN_AT(tern_flow_fields, spi, 0x3c);
+TERN_AT(tern_flow_fields, esp_seq, 0x40);
+TERN_AT(tern_flow_fields, mpls, 0x44);
+
+TERN_AT(tern_flow_tunnel, vni, 0x00);
+TERN_AT(tern_flow_tunnel, gre_flags, 0x04);
+TERN_AT(tern_flow_tunnel, gre_protocol, 0x06);
+TERN_AT(tern_flow_tunnel, gre_key, 0x08);
 
 TERN_AT(tern_cmd_create_flow, priority, 0x00);
 TERN_AT(tern_cmd_create_flow, dest_id, 0x04);
@@ -604,12 +612,12 @@ TERN_AT(tern_cmd_create_flow, port, 0x12);
 TERN_AT(tern_cmd_create_flow, flags, 0x13);
 TERN_AT(tern_cmd_create_flow, layers, 0x14);
 TERN_AT(tern_cmd_create_flow, inner_layers, 0x16);
-TERN_AT(tern_cmd_create_flow, vni, 0x18);
-TERN_AT(tern_cmd_create_flow, vni_mask, 0x1c);
-TERN_AT(tern_cmd_create_flow, value, 0x20);
-TERN_AT(tern_cmd_create_flow, mask, 0x5c);
-TERN_AT(tern_cmd_create_flow, inner_value, 0x98);
-TERN_AT(tern_cmd_create_flow, inner_mask, 0xd4);
+TERN_AT(tern_cmd_create_flow, tunnel_value, 0x18);
+TERN_AT(tern_cmd_create_flow, tunnel_mask, 0x24);
+TERN_AT(tern_cmd_create_flow, value, 0x30);
+TERN_AT(tern_cmd_create_flow, mask, 0x78);
+TERN_AT(tern_cmd_create_flow, inner_value, 0xc0);
+TERN_AT(tern_cmd_create_flow, inner_mask, 0x108);
 
 TERN_AT(tern_rsp_flow_counter, packets, 0x00);
 TERN_AT(tern_rsp_flow_counter, bytes, 0x08);

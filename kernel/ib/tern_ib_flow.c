@@ -20,6 +20,14 @@
 #define TERN_FLOW_PRIO_MC_DEFAULT	(TERN_FLOW_PRIO_NORMAL + U16_MAX + 1)
 #define TERN_FLOW_PRIO_ALL_DEFAULT	(TERN_FLOW_PRIO_MC_DEFAULT + 1)
 
+/* Headers that follow IP, of which a packet has one. */
+#define TERN_FLOW_L4	(TERN_LAYER_TCP | TERN_LAYER_UDP | TERN_LAYER_ESP | TERN_LAYER_GRE)
+
+/* Flags of IPv4 in a spec, which number the bits of the header from its first. */
+#define TERN_FLOW_IPV4_FLAGS	(IB_IPV4_DONT_FRAG | IB_IPV4_MORE_FRAG)
+static_assert(IB_IPV4_DONT_FRAG == TERN_FRAG_DONT &&
+	      IB_IPV4_MORE_FRAG == TERN_FRAG_MORE);
+
 /* Width of flow tags. */
 #define TERN_FLOW_TAG_MASK		GENMASK(23, 0)
 
@@ -33,6 +41,15 @@ struct tern_flow_level {
 	struct tern_flow_fields *value;
 	struct tern_flow_fields *mask;
 	u16 layers;
+};
+
+/* The flow so far. */
+struct tern_flow_state {
+	struct tern_cmd_create_flow *cmd;
+	struct tern_flow_level outer;
+	struct tern_flow_level inner;
+	u32 prev;	/* type of the spec before, 0 at first */
+	u32 actions;
 };
 
 /* Adds a layer, unless it or an alternative to it exists. */
@@ -65,6 +82,7 @@ static void tern_flow_ipv4(struct tern_flow_fields *to,
 	to->protocol = from->proto;
 	to->tos = from->tos;
 	to->ttl = from->ttl;
+	to->frag = from->flags & TERN_FLOW_IPV4_FLAGS;
 }
 
 static void tern_flow_ipv6(struct tern_flow_fields *to,
@@ -85,6 +103,21 @@ static void tern_flow_ports(struct tern_flow_fields *to,
 	to->dst_port = from->dst_port;
 }
 
+static void tern_flow_esp(struct tern_flow_fields *to,
+			  const struct ib_flow_esp_filter *from)
+{
+	to->spi = from->spi;
+	to->esp_seq = from->seq;
+}
+
+static void tern_flow_gre(struct tern_flow_tunnel *to,
+			  const struct ib_flow_gre_filter *from)
+{
+	to->gre_flags = from->c_ks_res0_ver;
+	to->gre_protocol = from->protocol;
+	to->gre_key = from->key;
+}
+
 /* Converts the spec of a header; IB_FLOW_SPEC_INNER is not in the type. */
 static int tern_flow_header(const struct tern_ib_dev *dev,
 			    struct tern_flow_level *level,
@@ -101,9 +134,9 @@ static int tern_flow_header(const struct tern_ib_dev *dev,
 			level->layers |= TERN_LAYER_VLAN;
 		return 0;
 	case IB_FLOW_SPEC_IPV4:
-		/* The device does not match fragmentation bits. */
-		if (spec->ipv4.mask.flags)
-			return tern_refuse(dev, -EOPNOTSUPP, "IPv4 flags");
+		if (spec->ipv4.mask.flags & ~TERN_FLOW_IPV4_FLAGS)
+			return tern_refuse(dev, -EOPNOTSUPP, "IPv4 flags %#x",
+					   spec->ipv4.mask.flags);
 		tern_flow_ipv4(level->value, &spec->ipv4.val);
 		tern_flow_ipv4(level->mask, &spec->ipv4.mask);
 		return tern_flow_add_layer(dev, level, TERN_LAYER_IPV4,
@@ -117,32 +150,70 @@ static int tern_flow_header(const struct tern_ib_dev *dev,
 	case IB_FLOW_SPEC_UDP:
 		tern_flow_ports(level->value, &spec->tcp_udp.val);
 		tern_flow_ports(level->mask, &spec->tcp_udp.mask);
-		return type == IB_FLOW_SPEC_TCP ?
-		       tern_flow_add_layer(dev, level, TERN_LAYER_TCP,
-					   TERN_LAYER_UDP) :
-		       tern_flow_add_layer(dev, level, TERN_LAYER_UDP,
-					   TERN_LAYER_TCP);
+		return tern_flow_add_layer(dev, level,
+					   type == IB_FLOW_SPEC_TCP ?
+					   TERN_LAYER_TCP : TERN_LAYER_UDP,
+					   TERN_FLOW_L4);
+	case IB_FLOW_SPEC_ESP:
+		tern_flow_esp(level->value, &spec->esp.val);
+		tern_flow_esp(level->mask, &spec->esp.mask);
+		return tern_flow_add_layer(dev, level, TERN_LAYER_ESP,
+					   TERN_FLOW_L4);
 	default:
 		return tern_refuse(dev, -EOPNOTSUPP, "flow spec %#x", type);
 	}
 }
 
+/*
+ * Converts an MPLS spec, whose place in the list is that of the label: after IP,
+ * UDP or GRE it is the first of a tunnel, otherwise it follows the Ethernet
+ * header. With IB_FLOW_SPEC_INNER, too, it belongs to the tunnel that comes
+ * right before it.
+ */
+static int tern_flow_mpls(const struct tern_ib_dev *dev,
+			  struct tern_flow_state *flow,
+			  const union ib_flow_spec *spec)
+{
+	const u16 below = TERN_LAYER_IPV4 | TERN_LAYER_IPV6 | TERN_LAYER_UDP |
+			  TERN_LAYER_GRE;
+	bool inner = spec->type & IB_FLOW_SPEC_INNER &&
+		     flow->prev != IB_FLOW_SPEC_UDP &&
+		     flow->prev != IB_FLOW_SPEC_GRE;
+	struct tern_flow_level *level = inner ? &flow->inner : &flow->outer;
+	u16 layer = !inner && level->layers & below ? TERN_LAYER_MPLS_TUNNEL :
+						      TERN_LAYER_MPLS;
+
+	level->value->mpls = spec->mpls.val.tag;
+	level->mask->mpls = spec->mpls.mask.tag;
+	return tern_flow_add_layer(dev, level, layer,
+				   TERN_LAYER_MPLS | TERN_LAYER_MPLS_TUNNEL);
+}
+
 /* Converts a tunnel or an action; there may be one of each. */
 static int tern_flow_tunnel_or_action(const struct tern_ib_dev *dev,
-				      struct tern_cmd_create_flow *cmd,
-				      struct tern_flow_level *outer,
-				      const union ib_flow_spec *spec,
-				      u32 *actions)
+				      struct tern_flow_state *flow,
+				      const union ib_flow_spec *spec)
 {
+	struct tern_cmd_create_flow *cmd = flow->cmd;
 	struct tern_counters *counters;
 	u32 action = 0;
 
 	switch (spec->type) {
 	case IB_FLOW_SPEC_VXLAN_TUNNEL:
-		cmd->vni = cpu_to_le32(be32_to_cpu(spec->tunnel.val.tunnel_id));
-		cmd->vni_mask =
+		cmd->tunnel_value.vni =
+			cpu_to_le32(be32_to_cpu(spec->tunnel.val.tunnel_id));
+		cmd->tunnel_mask.vni =
 			cpu_to_le32(be32_to_cpu(spec->tunnel.mask.tunnel_id));
-		return tern_flow_add_layer(dev, outer, TERN_LAYER_VXLAN, 0);
+		return tern_flow_add_layer(dev, &flow->outer, TERN_LAYER_VXLAN,
+					   TERN_LAYER_GRE);
+	case IB_FLOW_SPEC_GRE:
+		tern_flow_gre(&cmd->tunnel_value, &spec->gre.val);
+		tern_flow_gre(&cmd->tunnel_mask, &spec->gre.mask);
+		return tern_flow_add_layer(dev, &flow->outer, TERN_LAYER_GRE,
+					   TERN_FLOW_L4 | TERN_LAYER_VXLAN);
+	case IB_FLOW_SPEC_MPLS:
+	case IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_MPLS:
+		return tern_flow_mpls(dev, flow, spec);
 	case IB_FLOW_SPEC_ACTION_TAG:
 		if (tern_exceeds(dev, "flow tag", spec->flow_tag.tag_id,
 				 TERN_FLOW_TAG_MASK))
@@ -163,32 +234,45 @@ static int tern_flow_tunnel_or_action(const struct tern_ib_dev *dev,
 		return tern_refuse(dev, -EOPNOTSUPP, "flow spec %#x", spec->type);
 	}
 
-	if (*actions & action)
+	if (flow->actions & action)
 		return tern_refuse(dev, -EINVAL, "two flow specs %#x", spec->type);
 
-	*actions |= action;
+	flow->actions |= action;
 	return 0;
 }
 
 /* Clears the bits of the value that the mask excludes. */
-static void tern_flow_mask_value(struct tern_flow_level *level)
+static void tern_flow_mask_value(void *value, const void *mask, size_t size)
 {
-	const u8 *mask = (const u8 *)level->mask;
-	u8 *value = (u8 *)level->value;
-	unsigned int i;
+	const u8 *bits = mask;
+	u8 *bytes = value;
+	size_t i;
 
-	for (i = 0; i < sizeof(*level->value); i++)
-		value[i] &= mask[i];
+	for (i = 0; i < size; i++)
+		bytes[i] &= bits[i];
+}
+
+/* The level of a header. What follows MPLS over Ethernet is inside of it. */
+static struct tern_flow_level *tern_flow_level(struct tern_flow_state *flow,
+					       u32 type)
+{
+	if (type & IB_FLOW_SPEC_INNER ||
+	    (type != IB_FLOW_SPEC_ETH && flow->outer.layers & TERN_LAYER_MPLS))
+		return &flow->inner;
+
+	return &flow->outer;
 }
 
 static int tern_flow_specs(const struct tern_ib_dev *dev,
 			   const struct ib_flow_attr *attr,
 			   struct tern_cmd_create_flow *cmd)
 {
-	struct tern_flow_level inner = { &cmd->inner_value, &cmd->inner_mask };
-	struct tern_flow_level outer = { &cmd->value, &cmd->mask };
+	struct tern_flow_state flow = {
+		.cmd = cmd,
+		.outer = { &cmd->value, &cmd->mask },
+		.inner = { &cmd->inner_value, &cmd->inner_mask },
+	};
 	const union ib_flow_spec *spec = attr->flows;
-	u32 actions = 0;
 	unsigned int i;
 	u32 type;
 	int err;
@@ -197,26 +281,23 @@ static int tern_flow_specs(const struct tern_ib_dev *dev,
 		type = spec->type & ~IB_FLOW_SPEC_INNER;
 		if (type < IB_FLOW_SPEC_VXLAN_TUNNEL)
 			err = tern_flow_header(dev,
-					       type == spec->type ? &outer :
-								    &inner,
+					       tern_flow_level(&flow, spec->type),
 					       spec, type);
 		else
-			err = tern_flow_tunnel_or_action(dev, cmd, &outer, spec,
-							 &actions);
+			err = tern_flow_tunnel_or_action(dev, &flow, spec);
 		if (err)
 			return err;
+		flow.prev = spec->type;
 		spec = (const void *)spec + spec->size;
 	}
 
-	/* VXLAN is the only tunnel type, so inner headers imply VXLAN. */
-	if (inner.layers)
-		outer.layers |= TERN_LAYER_VXLAN;
-
-	tern_flow_mask_value(&outer);
-	tern_flow_mask_value(&inner);
-	cmd->vni &= cmd->vni_mask;
-	cmd->layers = cpu_to_le16(outer.layers);
-	cmd->inner_layers = cpu_to_le16(inner.layers);
+	tern_flow_mask_value(&cmd->value, &cmd->mask, sizeof(cmd->mask));
+	tern_flow_mask_value(&cmd->inner_value, &cmd->inner_mask,
+			     sizeof(cmd->inner_mask));
+	tern_flow_mask_value(&cmd->tunnel_value, &cmd->tunnel_mask,
+			     sizeof(cmd->tunnel_mask));
+	cmd->layers = cpu_to_le16(flow.outer.layers);
+	cmd->inner_layers = cpu_to_le16(flow.inner.layers);
 	return 0;
 }
 

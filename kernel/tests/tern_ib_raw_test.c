@@ -334,9 +334,11 @@ static void tern_test_flow_fields(struct kunit *test)
 	spec = tern_test_add(dev, IB_FLOW_SPEC_IPV4, sizeof(spec->ipv4));
 	spec->ipv4.val = (struct ib_flow_ipv4_filter){
 		htonl(0x0a000001), htonl(0x0a000002), 17, 4, 64,
+		IB_IPV4_DONT_FRAG | IB_IPV4_MORE_FRAG | 1,
 	};
 	spec->ipv4.mask = (struct ib_flow_ipv4_filter){
 		htonl(0xffffff00), htonl(0xffffffff), 0xff, 0xfc, 0xff,
+		IB_IPV4_DONT_FRAG,
 	};
 	spec = tern_test_add(dev, IB_FLOW_SPEC_UDP, sizeof(spec->tcp_udp));
 	spec->tcp_udp.val.dst_port = htons(53);
@@ -376,7 +378,8 @@ static void tern_test_flow_fields(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, cmd->value.dst_port, htons(53));
 	KUNIT_EXPECT_EQ(test, cmd->mask.src_port, 0);
 	KUNIT_EXPECT_EQ(test, cmd->value.src_port, 0);
-	KUNIT_EXPECT_EQ(test, cmd->mask.frag, 0);
+	KUNIT_EXPECT_EQ(test, cmd->mask.frag, TERN_FRAG_DONT);
+	KUNIT_EXPECT_EQ(test, cmd->value.frag, TERN_FRAG_DONT);
 
 	tern_test_reset(dev);
 	spec = tern_test_add(dev, IB_FLOW_SPEC_IPV6, sizeof(spec->ipv6));
@@ -430,20 +433,105 @@ static void tern_test_flow_tunnel(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->layers), TERN_LAYER_ETH |
 			TERN_LAYER_VLAN | TERN_LAYER_VXLAN);
 	KUNIT_EXPECT_EQ(test, cmd->value.vlan, htons(5));
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(cmd->vni), 0x123400);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(cmd->vni_mask), 0xffff00);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(cmd->tunnel_value.vni), 0x123400);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(cmd->tunnel_mask.vni), 0xffff00);
 	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->inner_layers),
 			TERN_LAYER_IPV4 | TERN_LAYER_TCP);
 	KUNIT_EXPECT_EQ(test, cmd->inner_value.dst_ip[3], 4);
 	KUNIT_EXPECT_EQ(test, cmd->inner_value.src_port, htons(80));
 	KUNIT_EXPECT_EQ(test, cmd->mask.src_port, 0);
 
-	/* What is inside is inside of VXLAN, even if the tunnel is not named. */
+	/* Without the spec of a tunnel it may be any. */
 	tern_test_reset(dev);
 	tern_test_add(dev, IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_ETH, sizeof(spec->eth));
 	KUNIT_ASSERT_EQ(test, tern_test_convert(dev), 0);
-	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->layers), TERN_LAYER_VXLAN);
+	KUNIT_EXPECT_EQ(test, cmd->layers, 0);
 	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->inner_layers), TERN_LAYER_ETH);
+
+	tern_test_reset(dev);
+	spec = tern_test_add(dev, IB_FLOW_SPEC_GRE, sizeof(spec->gre));
+	spec->gre.val = (struct ib_flow_gre_filter){
+		htons(0x2001), htons(ETH_P_IP), htonl(0x12345678),
+	};
+	spec->gre.mask = (struct ib_flow_gre_filter){
+		htons(0xf000), htons(0xffff), htonl(0xffff0000),
+	};
+	spec = tern_test_add(dev, IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_ESP,
+			     sizeof(spec->esp));
+	spec->esp.val = (struct ib_flow_esp_filter){ htonl(7), htonl(8) };
+	spec->esp.mask = (struct ib_flow_esp_filter){ htonl(0xff), htonl(0xf) };
+	KUNIT_ASSERT_EQ(test, tern_test_convert(dev), 0);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->layers), TERN_LAYER_GRE);
+	KUNIT_EXPECT_EQ(test, cmd->tunnel_value.gre_flags, htons(0x2000));
+	KUNIT_EXPECT_EQ(test, cmd->tunnel_value.gre_protocol, htons(ETH_P_IP));
+	KUNIT_EXPECT_EQ(test, cmd->tunnel_value.gre_key, htonl(0x12340000));
+	KUNIT_EXPECT_EQ(test, cmd->tunnel_mask.vni, 0);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd->inner_layers), TERN_LAYER_ESP);
+	KUNIT_EXPECT_EQ(test, cmd->inner_value.spi, htonl(7));
+	KUNIT_EXPECT_EQ(test, cmd->inner_value.esp_seq, htonl(8));
+	KUNIT_EXPECT_EQ(test, cmd->inner_mask.esp_seq, htonl(0xf));
+	KUNIT_EXPECT_EQ(test, cmd->mask.spi, 0);
+}
+
+/* The place of MPLS in the list says where the label is. */
+static void tern_test_flow_mpls(struct kunit *test)
+{
+	static const u32 inner = IB_FLOW_SPEC_INNER;
+	static const struct {
+		u32 specs[4];
+		u16 layers;
+		u16 inner_layers;
+		bool inside;	/* the label */
+	} cases[] = {
+		{ { IB_FLOW_SPEC_ETH, IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_ETH | TERN_LAYER_MPLS },
+		{ { IB_FLOW_SPEC_ETH, IB_FLOW_SPEC_MPLS, IB_FLOW_SPEC_IPV4,
+		    IB_FLOW_SPEC_TCP },
+		  TERN_LAYER_ETH | TERN_LAYER_MPLS,
+		  TERN_LAYER_IPV4 | TERN_LAYER_TCP },
+		{ { IB_FLOW_SPEC_MPLS, IB_FLOW_SPEC_ETH,
+		    inner | IB_FLOW_SPEC_IPV6 },
+		  TERN_LAYER_ETH | TERN_LAYER_MPLS, TERN_LAYER_IPV6 },
+		{ { IB_FLOW_SPEC_IPV4, IB_FLOW_SPEC_UDP, IB_FLOW_SPEC_MPLS,
+		    inner | IB_FLOW_SPEC_IPV4 },
+		  TERN_LAYER_IPV4 | TERN_LAYER_UDP | TERN_LAYER_MPLS_TUNNEL,
+		  TERN_LAYER_IPV4 },
+		{ { IB_FLOW_SPEC_IPV4, IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_IPV4 | TERN_LAYER_MPLS_TUNNEL },
+		{ { IB_FLOW_SPEC_GRE, IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_GRE | TERN_LAYER_MPLS_TUNNEL },
+		{ { IB_FLOW_SPEC_GRE, inner | IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_GRE | TERN_LAYER_MPLS_TUNNEL },
+		{ { IB_FLOW_SPEC_UDP, inner | IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_UDP | TERN_LAYER_MPLS_TUNNEL },
+		{ { IB_FLOW_SPEC_UDP, IB_FLOW_SPEC_VXLAN_TUNNEL,
+		    inner | IB_FLOW_SPEC_ETH, inner | IB_FLOW_SPEC_MPLS },
+		  TERN_LAYER_UDP | TERN_LAYER_VXLAN,
+		  TERN_LAYER_ETH | TERN_LAYER_MPLS, true },
+	};
+	struct tern_test_raw *dev = test->priv;
+	struct tern_cmd_create_flow *cmd = &dev->cmd;
+	union ib_flow_spec *spec;
+	unsigned int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		tern_test_reset(dev);
+		for (j = 0; j < 4 && cases[i].specs[j]; j++) {
+			spec = tern_test_add(dev, cases[i].specs[j], sizeof(*spec));
+			if ((spec->type & ~inner) != IB_FLOW_SPEC_MPLS)
+				continue;
+			spec->mpls.val.tag = htonl(0x12345678);
+			spec->mpls.mask.tag = htonl(0xfffff000);
+		}
+		KUNIT_ASSERT_EQ_MSG(test, tern_test_convert(dev), 0, "case %u", i);
+		KUNIT_EXPECT_EQ_MSG(test, le16_to_cpu(cmd->layers),
+				    cases[i].layers, "case %u", i);
+		KUNIT_EXPECT_EQ_MSG(test, le16_to_cpu(cmd->inner_layers),
+				    cases[i].inner_layers, "case %u", i);
+		KUNIT_EXPECT_EQ_MSG(test, cases[i].inside ?
+				    cmd->inner_value.mpls : cmd->value.mpls,
+				    htonl(0x12345000), "case %u", i);
+	}
 }
 
 static void tern_test_flow_actions(struct kunit *test)
@@ -535,8 +623,7 @@ static void tern_test_flow_types(struct kunit *test)
 static void tern_test_flow_refused(struct kunit *test)
 {
 	static const u32 unknown[] = {
-		IB_FLOW_SPEC_IB, IB_FLOW_SPEC_ESP, IB_FLOW_SPEC_GRE,
-		IB_FLOW_SPEC_MPLS, IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_ESP,
+		IB_FLOW_SPEC_IB, IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_GRE,
 		IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_VXLAN_TUNNEL,
 		IB_FLOW_SPEC_INNER | IB_FLOW_SPEC_ACTION_DROP,
 	};
@@ -547,6 +634,11 @@ static void tern_test_flow_refused(struct kunit *test)
 		{ IB_FLOW_SPEC_IPV6, IB_FLOW_SPEC_IPV4 },
 		{ IB_FLOW_SPEC_TCP, IB_FLOW_SPEC_UDP },
 		{ IB_FLOW_SPEC_UDP, IB_FLOW_SPEC_UDP },
+		{ IB_FLOW_SPEC_ESP, IB_FLOW_SPEC_UDP },
+		{ IB_FLOW_SPEC_TCP, IB_FLOW_SPEC_GRE },
+		{ IB_FLOW_SPEC_GRE, IB_FLOW_SPEC_GRE },
+		{ IB_FLOW_SPEC_GRE, IB_FLOW_SPEC_VXLAN_TUNNEL },
+		{ IB_FLOW_SPEC_MPLS, IB_FLOW_SPEC_MPLS },
 		{ IB_FLOW_SPEC_VXLAN_TUNNEL, IB_FLOW_SPEC_VXLAN_TUNNEL },
 	};
 	struct tern_test_raw *dev = test->priv;
@@ -570,6 +662,8 @@ static void tern_test_flow_refused(struct kunit *test)
 	tern_test_reset(dev);
 	spec = tern_test_add(dev, IB_FLOW_SPEC_IPV4, sizeof(spec->ipv4));
 	spec->ipv4.mask.flags = IB_IPV4_MORE_FRAG;
+	KUNIT_EXPECT_EQ(test, tern_test_convert(dev), 0);
+	spec->ipv4.mask.flags |= 1;
 	KUNIT_EXPECT_EQ(test, tern_test_convert(dev), -EOPNOTSUPP);
 }
 
@@ -642,6 +736,7 @@ static struct kunit_case tern_ib_raw_cases[] = {
 	KUNIT_CASE(tern_test_wq_states),
 	KUNIT_CASE(tern_test_flow_fields),
 	KUNIT_CASE(tern_test_flow_tunnel),
+	KUNIT_CASE(tern_test_flow_mpls),
 	KUNIT_CASE(tern_test_flow_actions),
 	KUNIT_CASE(tern_test_flow_types),
 	KUNIT_CASE(tern_test_flow_refused),

@@ -11,7 +11,7 @@
 
 namespace tern::frames {
 
-// Headers of one level: the frame's own, or those inside of VXLAN. Offsets count from the first
+// Headers of one level: the frame's own, or those inside of a tunnel. Offsets count from the first
 // byte of the frame.
 struct Level {
   struct Absent {};
@@ -21,15 +21,13 @@ struct Level {
 
   std::uint16_t layers = 0;    // TERN_LAYER_*
   tern_flow_fields fields;     // of the layers that are there; the others are 0
-  std::uint32_t ethernet = 0;  // offset of the Ethernet header
+  std::uint32_t ethernet = 0;  // offset of the Ethernet header, or of IP inside of GRE or MPLS
   std::uint32_t l3 = 0;        // offset of the IP header
   std::uint32_t l4 = 0;        // offset of what follows the IP header and its extensions
   std::uint32_t payload = 0;   // offset of what follows the TCP or UDP header
   std::uint32_t end = 0;       // of the IP packet: padding may follow it
   bool cut =
       false;  // IP or UDP say that they are longer than the frame; the end is that of the frame
-  bool esp = false;  // the IP packet is not a fragment and contains ESP, of which `spi` is set
-  std::array<std::uint8_t, 4> spi{};
   bool routing = false;  // an IPv6 routing header, even one with no segments left
   bool fragment =
       false;  // any fragment; only the first of a packet has TCP or UDP, and it is not parsed
@@ -38,13 +36,14 @@ struct Level {
   [[nodiscard]] bool ipv4() const { return (layers & TERN_LAYER_IPV4) != 0; }
   [[nodiscard]] bool tcp() const { return (layers & TERN_LAYER_TCP) != 0; }
   [[nodiscard]] bool udp() const { return (layers & TERN_LAYER_UDP) != 0; }
+  [[nodiscard]] bool esp() const { return (layers & TERN_LAYER_ESP) != 0; }
 };
 
 struct Headers {
   Level outer;
-  Level inner{Level::Absent{}};  // layers is 0, and the fields are not set, unless outer has
-                                 // TERN_LAYER_VXLAN
-  std::uint32_t vni = 0;
+  Level inner{Level::Absent{}};  // layers is 0, and the fields are not set, unless outer has a
+                                 // tunnel: VXLAN, GRE or MPLS
+  tern_flow_tunnel tunnel{};
 };
 
 // Parses as long as headers are complete and well-formed: a header that is cut short or malformed
@@ -52,7 +51,9 @@ struct Headers {
 // payload is cut. A frame shorter than an Ethernet header has no layer. Up to two tags of types
 // 0x8100 and 0x88a8 are skipped; the outer one is in fields.vlan if its type is 0x8100. After an
 // IPv6 routing header with segments left, nothing is taken for TCP or UDP: their checksums cover
-// the last destination.
+// the last destination. GRE has fields and headers after its first four bytes only if its version
+// is 0 and it has no routing. The headers after an MPLS stack of up to eight labels are those of
+// IP, by its version: nothing tells another payload from IP.
 [[nodiscard]] Headers parse(std::span<const std::byte> frame);
 // Parses the outer headers of a frame whose payload is elsewhere, as if every length in them were
 // that of `headers`.

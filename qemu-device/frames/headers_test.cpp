@@ -48,7 +48,7 @@ void expect_level(const Level& level, const SampleFrame& f, const Bytes& frame) 
   EXPECT_EQ(fields.tos, 0xb8);
   EXPECT_EQ(fields.ttl, 63);
   EXPECT_EQ(fields.protocol, f.protocol);
-  EXPECT_EQ(fields.frag, f.fragment ? 1 : 0);
+  EXPECT_EQ(fields.frag, f.fragment ? TERN_FRAG_ANY | TERN_FRAG_MORE : f.v4 ? TERN_FRAG_DONT : 0);
   tern_flow_fields expected{};
   const std::size_t size = f.v4 ? 4 : 16;
   std::memcpy(expected.src_ip, frame.data() + f.l3() + (f.v4 ? 12 : 8), size);
@@ -85,7 +85,7 @@ TEST(HeadersTest, InsideOfVxlan) {
     const Headers headers = parse_exactly(f.make());
     EXPECT_EQ(headers.outer.layers, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP |
                                         TERN_LAYER_VXLAN | (i % 2 == 0 ? TERN_LAYER_VLAN : 0));
-    EXPECT_EQ(headers.vni, 0x123456U);
+    EXPECT_EQ(le(headers.tunnel.vni), 0x123456U);
     Level level = headers.inner;
     const auto base = static_cast<std::uint32_t>(f.headers() + 8);
     EXPECT_EQ(level.ethernet, base);
@@ -114,10 +114,132 @@ TEST(HeadersTest, OnlyTheVxlanPortAndAVniMakeVxlan) {
   EXPECT_EQ(cut.inner.layers, 0) << "no whole Ethernet header";
 }
 
+constexpr std::uint16_t kIp4 = TERN_LAYER_ETH | TERN_LAYER_IPV4;
+
+struct Expected {
+  std::uint16_t outer;
+  std::uint16_t inner;
+  std::uint32_t key = 0;
+};
+
+void expect_tunnel(const Bytes& frame, const Expected& expected, const std::string& what) {
+  const Headers headers = parse_exactly(frame);
+  EXPECT_EQ(headers.outer.layers, expected.outer) << what;
+  EXPECT_EQ(headers.inner.layers, expected.inner) << what;
+  EXPECT_EQ(headers.tunnel.gre_key, expected.key) << what;
+}
+
+// Each combination of optional fields, and each payload that has headers.
+TEST(HeadersTest, InsideOfGre) {
+  const SampleFrame inside;
+  const Bytes frame = inside.make();
+  const auto packet = std::span(frame).subspan(14);
+  constexpr std::uint16_t kOuter = kIp4 | TERN_LAYER_GRE;
+  for (unsigned optional = 0; optional < 16; optional += 2) {
+    const auto flags = static_cast<std::uint16_t>((optional & 0xb) << 12);
+    const std::uint32_t key = (flags & 0x2000) != 0 ? 0x04030201 : 0;
+    const std::string what = "flags " + std::to_string(flags);
+    expect_tunnel(gre(flags, 0x6558, frame).make(), {kOuter, kTcp4, key}, what);
+    expect_tunnel(gre(flags, 0x0800, packet).make(), {kOuter, kTcp4 & ~TERN_LAYER_ETH, key}, what);
+    const Headers headers = parse(gre(flags, 0x6558, frame).make());
+    EXPECT_EQ(number(headers.tunnel.gre_flags), flags);
+    EXPECT_EQ(number(headers.tunnel.gre_protocol), 0x6558);
+    EXPECT_EQ(number(headers.inner.fields.dst_port), inside.dst_port) << what;
+    // A field that the packet ends in.
+    SampleFrame cut = gre(flags, 0x6558, {});
+    if (flags == 0) continue;
+    cut.inside.pop_back();
+    expect_tunnel(cut.make(), {kIp4, 0}, what);
+  }
+  SampleFrame v6;
+  v6.v4 = false;
+  const Bytes six = v6.make();
+  expect_tunnel(gre(0, 0x86dd, std::span(six).subspan(14)).make(),
+                {kOuter, TERN_LAYER_IPV6 | TERN_LAYER_TCP}, "IPv6");
+  SampleFrame over6 = gre(0x2000, 0x0800, packet);
+  over6.v4 = false;
+  expect_tunnel(
+      over6.make(),
+      {TERN_LAYER_ETH | TERN_LAYER_IPV6 | TERN_LAYER_GRE, kTcp4 & ~TERN_LAYER_ETH, 0x04030201},
+      "over IPv6");
+  expect_tunnel(gre(0, 0x86dd, packet).make(), {kOuter, 0}, "IPv4 that claims to be IPv6");
+  expect_tunnel(gre(0, 0x88b5, packet).make(), {kOuter, 0}, "another protocol");
+  expect_tunnel(gre(0, 0x0800, {}).make(), {kOuter, 0}, "nothing inside");
+  expect_tunnel(gre(0x2001, 0x0800, packet).make(), {kOuter, 0}, "version 1");
+  expect_tunnel(gre(0x6000, 0x0800, packet).make(), {kOuter, 0}, "routing");
+  SampleFrame fragment = gre(0, 0x0800, packet);
+  fragment.fragment = true;
+  expect_tunnel(fragment.make(), {kIp4, 0}, "a fragment");
+  expect_tunnel(gre(0, 0x6558, gre(0, 0x0800, packet).make()).make(), {kOuter, kIp4}, "two levels");
+}
+
+TEST(HeadersTest, InsideOfMpls) {
+  const Bytes frame = SampleFrame{}.make();
+  const auto packet = std::span(frame).subspan(14);
+  const auto label = [](std::uint32_t be) {
+    std::array<std::byte, 4> bytes;
+    std::memcpy(bytes.data(), &be, sizeof(be));
+    return get32(bytes, 0);
+  };
+  constexpr std::uint16_t kInner = TERN_LAYER_IPV4 | TERN_LAYER_TCP;
+  constexpr std::uint16_t kUdp4 = kIp4 | TERN_LAYER_UDP;
+  constexpr std::uint16_t kGre4 = kIp4 | TERN_LAYER_GRE;
+  for (std::size_t labels = 1; labels <= 9; ++labels) {
+    const std::uint16_t inner = labels < 9 ? kInner : 0;
+    const Bytes stack = mpls(labels, packet);
+    const std::string what = std::to_string(labels) + " labels";
+    for (const std::uint16_t type : {std::uint16_t{0x8847}, std::uint16_t{0x8848}}) {
+      expect_tunnel(typed(type, stack), {TERN_LAYER_ETH | TERN_LAYER_MPLS, inner}, what);
+      expect_tunnel(gre(0, type, stack).make(), {kGre4 | TERN_LAYER_MPLS_TUNNEL, inner}, what);
+    }
+    expect_tunnel(udp_to(6635, stack).make(), {kUdp4 | TERN_LAYER_MPLS_TUNNEL, inner}, what);
+    const std::uint32_t first = 0x10000040 | (labels == 1 ? 0x100 : 0);
+    EXPECT_EQ(label(parse(typed(0x8847, stack)).outer.fields.mpls), first);
+    EXPECT_EQ(label(parse(udp_to(6635, stack).make()).outer.fields.mpls), first);
+  }
+  const Bytes stack = mpls(1, packet);
+  const Bytes tagged = vxlan(typed(0x8847, stack), 7).make();
+  expect_tunnel(tagged, {kUdp4 | TERN_LAYER_VXLAN, TERN_LAYER_ETH | TERN_LAYER_MPLS}, "VXLAN");
+  EXPECT_EQ(label(parse(tagged).inner.fields.mpls), 0x10000140U);
+  expect_tunnel(udp_to(6634, stack).make(), {kUdp4, 0}, "another port");
+  expect_tunnel(udp_to(6635, {}).make(), {kUdp4, 0}, "no label");
+  expect_tunnel(typed(0x8847, {}), {TERN_LAYER_ETH, 0}, "no label");
+  expect_tunnel(typed(0x8847, mpls(1, {})), {TERN_LAYER_ETH | TERN_LAYER_MPLS, 0},
+                "nothing inside");
+  Bytes control = mpls(1, packet);
+  control[4] = std::byte{0};
+  expect_tunnel(typed(0x8847, control), {TERN_LAYER_ETH | TERN_LAYER_MPLS, 0}, "not IP");
+  // UDP ends before the label does, although the packet goes on.
+  Bytes beyond = udp_to(6635, stack).make();
+  put16(beyond, 14 + 20 + 4, 11);
+  expect_tunnel(beyond, {kUdp4, 0}, "beyond UDP");
+}
+
+TEST(HeadersTest, Esp) {
+  for (const bool v4 : {true, false}) {
+    SampleFrame f;
+    f.v4 = v4;
+    f.protocol = 50;
+    f.payload = 8;
+    const Bytes frame = f.make();
+    const Level level = parse_exactly(frame).outer;
+    EXPECT_TRUE(level.esp());
+    EXPECT_EQ(std::memcmp(&level.fields.spi, frame.data() + f.l4(), 4), 0);
+    EXPECT_EQ(std::memcmp(&level.fields.esp_seq, frame.data() + f.l4() + 4, 4), 0);
+    f.payload = 7;
+    EXPECT_FALSE(parse_exactly(f.make()).outer.esp()) << "cut short";
+  }
+  SampleFrame fragment;
+  fragment.protocol = 50;
+  fragment.payload = 40;
+  fragment.fragment = true;
+  EXPECT_FALSE(parse(fragment.make()).outer.esp());
+}
+
 // VXLAN inside of VXLAN is UDP.
 TEST(HeadersTest, TwoLevelsOnly) {
   const Headers headers = parse(vxlan(vxlan(SampleFrame{}.make(), 1).make(), 2).make());
-  EXPECT_EQ(headers.vni, 2U);
+  EXPECT_EQ(le(headers.tunnel.vni), 2U);
   EXPECT_EQ(headers.inner.layers, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP);
 }
 
@@ -140,11 +262,22 @@ TEST(HeadersTest, FramesCutShort) {
         ASSERT_EQ(level.layers, whole);
       }
     }
-    const Bytes tunnel = vxlan(frame, 1).make();
-    for (std::size_t size = 0; size < tunnel.size(); ++size) {
-      const Headers headers = parse_exactly(std::span(tunnel).first(size));
-      ASSERT_TRUE(headers.inner.layers == 0 || headers.outer.cut);
+    const auto packet = std::span(frame).subspan(f.l3());
+    for (const Bytes& tunnel :
+         {vxlan(frame, 1).make(), gre(0xb000, 0x6558, frame).make(),
+          gre(0x2000, f.v4 ? 0x0800 : 0x86dd, packet).make(),
+          gre(0, 0x8847, mpls(3, packet)).make(), udp_to(6635, mpls(2, packet)).make()}) {
+      ASSERT_NE(parse(tunnel).inner.layers, 0);
+      for (std::size_t size = 0; size < tunnel.size(); ++size) {
+        const Headers headers = parse_exactly(std::span(tunnel).first(size));
+        ASSERT_TRUE(headers.inner.layers == 0 || headers.outer.cut);
+      }
     }
+    const Bytes labelled = typed(0x8848, mpls(8, packet));
+    for (std::size_t size = 0; size < labelled.size(); ++size)
+      ASSERT_EQ(
+          (parse_exactly(std::span(labelled).first(size)).outer.layers & TERN_LAYER_MPLS) != 0,
+          size >= 18);
   }
 }
 
@@ -153,15 +286,38 @@ TEST(HeadersTest, DamagedFramesStayInBounds) {
   std::mt19937 random(4);
   unsigned transports = 0;
   for (unsigned i = 0; i < 100'000; ++i) {
-    Bytes frame = draw_frame(random).make();
-    if (i % 3 == 0) frame = vxlan(frame, 1).make();
+    const SampleFrame f = draw_frame(random);
+    Bytes frame = f.make();
+    const auto packet = std::span(frame).subspan(f.l3());
+    switch (i % 10) {
+      case 0:
+        frame = vxlan(frame, 1).make();
+        break;
+      case 1:
+        frame = gre(static_cast<std::uint16_t>(random() & 0xf000), 0x6558, frame).make();
+        break;
+      case 2:
+        frame = gre(0x3000, f.v4 ? 0x0800 : 0x86dd, packet).make();
+        break;
+      case 3:
+        frame = gre(0, 0x8847, mpls(2, packet)).make();
+        break;
+      case 4:
+        frame = udp_to(6635, mpls(2, packet)).make();
+        break;
+      case 5:
+        frame = typed(0x8847, mpls(1 + random() % 10, packet));
+        break;
+      default:
+        break;
+    }
     for (unsigned n = random() % 4; n != 0; --n)
       frame[random() % std::min<std::size_t>(frame.size(), 120)] = static_cast<std::byte>(random());
     if (random() % 8 == 0) frame.resize(random() % (frame.size() + 1));
     const Headers headers = parse_exactly(frame);
     for (const Level& level : {headers.outer, headers.inner}) {
       if (level.layers == 0) continue;
-      ASSERT_LE(level.ethernet + 14, level.l3);
+      ASSERT_LE(level.ethernet + ((level.layers & TERN_LAYER_ETH) != 0 ? 14 : 0), level.l3);
       ASSERT_LE(level.l3, level.l4);
       ASSERT_LE(level.l4, level.payload);
       ASSERT_LE(level.payload, level.end);
@@ -243,7 +399,7 @@ TEST(HeadersTest, ExtensionHeadersOfIpv6) {
   level = parse(frame).outer;
   EXPECT_TRUE(level.fragment);
   EXPECT_FALSE(level.tcp());
-  EXPECT_EQ(level.fields.frag, 1);
+  EXPECT_EQ(level.fields.frag, TERN_FRAG_ANY);
   EXPECT_EQ(level.fields.protocol, 6);
   EXPECT_EQ(level.l4, f.l4());
 

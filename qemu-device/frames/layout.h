@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kIpv4Protocol = 9;
 inline constexpr std::uint32_t kIpv4Checksum = 10;
 inline constexpr std::uint32_t kIpv4Addresses = 12;
 inline constexpr std::uint16_t kIpv4FragmentMask = 0x3fff;  // "more fragments" and the offset
+inline constexpr std::uint16_t kIpv4DontFragment = 0x4000;
+inline constexpr std::uint16_t kIpv4MoreFragments = 0x2000;
 
 inline constexpr std::uint32_t kIpv6 = 40;  // a header without extensions
 inline constexpr std::uint32_t kIpv6Length = 4;

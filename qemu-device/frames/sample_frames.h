@@ -139,6 +139,49 @@ inline SampleFrame vxlan(const Bytes& inner, std::uint32_t vni) {
   return f;
 }
 
+// GRE with the fields that the flags have: the checksum is 0, the key 0x01020304.
+inline SampleFrame gre(std::uint16_t flags, std::uint16_t type, std::span<const std::byte> inner) {
+  SampleFrame f;
+  f.protocol = 47;
+  f.inside.resize(4);
+  put16(f.inside, 0, flags);
+  put16(f.inside, 2, type);
+  for (const unsigned flag : {0x8000U, 0x2000U, 0x1000U}) {
+    if ((flags & flag) == 0) continue;
+    f.inside.resize(f.inside.size() + 4);
+    if (flag == 0x2000) put32(f.inside, f.inside.size() - 4, 0x01020304);
+  }
+  f.inside.insert(f.inside.end(), inner.begin(), inner.end());
+  return f;
+}
+
+// A stack of MPLS labels 0x10000, 0x20000, ... with TTL 64.
+inline Bytes mpls(std::size_t labels, std::span<const std::byte> inner) {
+  Bytes p(4 * labels);
+  for (std::size_t i = 0; i < labels; ++i)
+    put32(p, 4 * i, static_cast<std::uint32_t>((i + 1) << 28 | (i + 1 == labels ? 0x100 : 0) | 64));
+  p.insert(p.end(), inner.begin(), inner.end());
+  return p;
+}
+
+// A frame of a type that SampleFrame lacks.
+inline Bytes typed(std::uint16_t type, std::span<const std::byte> inside) {
+  Bytes p = SampleFrame{}.make();
+  p.resize(14);
+  put16(p, 12, type);
+  p.insert(p.end(), inside.begin(), inside.end());
+  return p;
+}
+
+// UDP to a port.
+inline SampleFrame udp_to(std::uint16_t port, const Bytes& inside) {
+  SampleFrame f;
+  f.protocol = 17;
+  f.dst_port = port;
+  f.inside = inside;
+  return f;
+}
+
 // Frames of all kinds that the device parses, drawn at random.
 inline SampleFrame draw_frame(std::mt19937& random) {
   const auto draw = [&](unsigned below) { return static_cast<unsigned>(random() % below); };

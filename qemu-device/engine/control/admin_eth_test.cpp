@@ -163,7 +163,7 @@ TEST_F(AdminEthTest, FieldsOfFlows) {
   EXPECT_EQ(status([](auto& c) { c.flags = 2; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.tag = 1 << 24; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.counter = 5; }), TERN_ST_BAD_HANDLE);
-  EXPECT_EQ(status([](auto& c) { c.layers = 0x80; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.layers = 0x800; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.mask.dst_port = 1; }), TERN_ST_BAD_PARAM) << "without its layer";
   EXPECT_EQ(objects().flow, 0U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, rx), TERN_ST_OK);

@@ -26,14 +26,14 @@ class PlainSteering {
     tern_cmd_create_flow cmd;
   };
 
-  using Shape = std::tuple<unsigned, std::uint32_t, unsigned, unsigned, std::uint32_t, std::string,
+  using Shape = std::tuple<unsigned, std::uint32_t, unsigned, unsigned, std::string, std::string,
                            std::string>;
   [[nodiscard]] static Shape shape_of(const tern_cmd_create_flow& c) {
-    const auto text = [](const tern_flow_fields& f) {
+    const auto text = [](const auto& f) {
       return std::string(reinterpret_cast<const char*>(&f), sizeof(f));
     };
-    return {c.kind,         le(c.priority), le(c.layers),      le(c.inner_layers),
-            le(c.vni_mask), text(c.mask),   text(c.inner_mask)};
+    return {c.kind,       le(c.priority),    le(c.layers), le(c.inner_layers), text(c.tunnel_mask),
+            text(c.mask), text(c.inner_mask)};
   }
   [[nodiscard]] bool has_room_for(const tern_cmd_create_flow& cmd) const {
     return shapes_.size() < Steering::kMaxShapes || shapes_.contains(shape_of(cmd));
@@ -86,8 +86,8 @@ class PlainSteering {
   std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> counted;
 
  private:
-  static bool equal(const tern_flow_fields& value, const tern_flow_fields& mask,
-                    const tern_flow_fields& frame) {
+  template <class T>
+  static bool equal(const T& value, const T& mask, const T& frame) {
     const auto* const v = reinterpret_cast<const std::uint8_t*>(&value);
     const auto* const m = reinterpret_cast<const std::uint8_t*>(&mask);
     const auto* const f = reinterpret_cast<const std::uint8_t*>(&frame);
@@ -99,11 +99,12 @@ class PlainSteering {
   static bool matches(const tern_cmd_create_flow& c, const frames::Headers& h) {
     if (c.kind == TERN_FLOW_ALL || c.kind == TERN_FLOW_SNIFFER) return true;
     if (c.kind == TERN_FLOW_MULTICAST) return (h.outer.fields.dmac[0] & 1) != 0;
-    for (unsigned layer = 1; layer != 0x80; layer <<= 1) {
+    for (unsigned layer = 1; layer != 0x800; layer <<= 1) {
       if ((le(c.layers) & layer) != 0 && (h.outer.layers & layer) == 0) return false;
       if ((le(c.inner_layers) & layer) != 0 && (h.inner.layers & layer) == 0) return false;
     }
-    return ((le(c.vni) ^ h.vni) & le(c.vni_mask)) == 0 && equal(c.value, c.mask, h.outer.fields) &&
+    return equal(c.tunnel_value, c.tunnel_mask, h.tunnel) &&
+           equal(c.value, c.mask, h.outer.fields) &&
            equal(c.inner_value, c.inner_mask, h.inner.fields);
   }
 

@@ -40,7 +40,7 @@ Hash rss_hash(const frames::Level& level, std::uint8_t func,
   if (level.tcp()) kind = v4 ? TERN_RSS_TCP4 : TERN_RSS_TCP6;
   if (level.udp()) kind = v4 ? TERN_RSS_UDP4 : TERN_RSS_UDP6;
   const std::size_t esp = v4 ? TERN_RSS_ESP4 : TERN_RSS_ESP6;
-  if (level.esp && fields[esp] != 0) kind = esp;
+  if (level.esp() && fields[esp] != 0) kind = esp;
   std::uint8_t selected = fields[kind];
   if (!level.tcp() && !level.udp()) selected &= kind == esp ? kEspFields : kAddressFields;
   if (selected == 0) return {};
@@ -67,8 +67,7 @@ Hash rss_hash(const frames::Level& level, std::uint8_t func,
   append(f.src_ip, f.dst_ip, v4 ? 4 : 16, selected / TERN_RSS_FIELD_SRC_IP);
   append(&f.src_port, &f.dst_port, sizeof(f.src_port), selected / TERN_RSS_FIELD_SRC_PORT);
   if (kind == esp && (selected & TERN_RSS_FIELD_SPI) != 0) {
-    std::memcpy(input.data() + std::exchange(size, size + level.spi.size()), level.spi.data(),
-                level.spi.size());
+    std::memcpy(input.data() + std::exchange(size, size + sizeof(f.spi)), &f.spi, sizeof(f.spi));
   }
   const bool l4 = (selected & ~kAddressFields) != 0;
   return {toeplitz(std::span(input).first(size)),

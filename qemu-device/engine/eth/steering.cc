@@ -23,25 +23,31 @@ constexpr std::uint32_t kFirst = 1;  // number of flows and counters
 constexpr std::uint32_t kVniMax = 0xffffff;
 constexpr std::uint32_t kTagMax = 0xffffff;
 constexpr std::uint16_t kInnerLayers = TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_LAYER_IPV4 |
-                                       TERN_LAYER_IPV6 | TERN_LAYER_TCP | TERN_LAYER_UDP;
-constexpr std::uint16_t kLayers = kInnerLayers | TERN_LAYER_VXLAN;
+                                       TERN_LAYER_IPV6 | TERN_LAYER_TCP | TERN_LAYER_UDP |
+                                       TERN_LAYER_ESP | TERN_LAYER_MPLS;
+constexpr std::uint16_t kLayers =
+    kInnerLayers | TERN_LAYER_VXLAN | TERN_LAYER_GRE | TERN_LAYER_MPLS_TUNNEL;
+// A frame has at most one layer of each of these.
+constexpr std::array<std::uint16_t, 4> kExclusive = {
+    TERN_LAYER_IPV4 | TERN_LAYER_IPV6 | TERN_LAYER_MPLS,
+    TERN_LAYER_TCP | TERN_LAYER_UDP | TERN_LAYER_ESP | TERN_LAYER_GRE | TERN_LAYER_MPLS,
+    TERN_LAYER_TCP | TERN_LAYER_ESP | TERN_LAYER_GRE | TERN_LAYER_MPLS | TERN_LAYER_VXLAN,
+    TERN_LAYER_TCP | TERN_LAYER_ESP | TERN_LAYER_MPLS | TERN_LAYER_VXLAN | TERN_LAYER_MPLS_TUNNEL};
 
 // All fields that a flow can compare, or the mask of those that it does compare.
 struct Fields {
   tern_flow_fields outer{};
-  std::uint32_t vni = 0;
-  tern_flow_fields inner{};
+  tern_flow_tunnel tunnel{};
   std::uint32_t zero = 0;
+  tern_flow_fields inner{};
 };
 constexpr std::size_t kWords = sizeof(Fields) / sizeof(std::uint64_t);
-constexpr std::size_t kOuterWords = kWords / 2;
-static_assert(sizeof(Fields) == 128 &&
+constexpr std::size_t kOuterWords = 11;
+static_assert(sizeof(Fields) == 160 &&
               offsetof(Fields, inner) == kOuterWords * sizeof(std::uint64_t));
 using Words = std::array<std::uint64_t, kWords>;
 
 Words words(const Fields& fields) { return std::bit_cast<Words>(fields); }
-
-constexpr bool both(std::uint16_t layers, std::uint16_t pair) { return (layers & pair) == pair; }
 
 // Bits of the fields that the layers have.
 tern_flow_fields fields_of(std::uint16_t layers) {
@@ -60,8 +66,9 @@ tern_flow_fields fields_of(std::uint16_t layers) {
     set(f.tos);
     set(f.ttl);
     set(f.protocol);
-    set(f.frag);
+    f.frag = TERN_FRAG_ANY;
   }
+  if ((layers & TERN_LAYER_IPV4) != 0) f.frag |= TERN_FRAG_DONT | TERN_FRAG_MORE;
   if ((layers & TERN_LAYER_IPV6) != 0) {
     constexpr std::array<std::uint8_t, 4> kLabel = {0, 0x0f, 0xff, 0xff};
     std::memcpy(&f.flow_label, kLabel.data(), kLabel.size());
@@ -70,13 +77,26 @@ tern_flow_fields fields_of(std::uint16_t layers) {
     set(f.src_port);
     set(f.dst_port);
   }
+  if ((layers & TERN_LAYER_ESP) != 0) {
+    set(f.spi);
+    set(f.esp_seq);
+  }
+  if ((layers & (TERN_LAYER_MPLS | TERN_LAYER_MPLS_TUNNEL)) != 0) set(f.mpls);
   return f;
 }
 
+// Bits of the fields that the tunnels have.
+tern_flow_tunnel tunnel_of(std::uint16_t layers) {
+  tern_flow_tunnel t{};
+  if ((layers & TERN_LAYER_GRE) != 0) std::memset(&t, 0xff, sizeof(t));
+  t.vni = le((layers & TERN_LAYER_VXLAN) != 0 ? kVniMax : 0U);
+  return t;
+}
+
 bool sane(std::uint16_t layers, std::uint16_t allowed) {
-  return (layers & ~allowed) == 0 && !both(layers, TERN_LAYER_IPV4 | TERN_LAYER_IPV6) &&
-         !both(layers, TERN_LAYER_TCP | TERN_LAYER_UDP) &&
-         !both(layers, TERN_LAYER_TCP | TERN_LAYER_VXLAN);
+  return (layers & ~allowed) == 0 && std::ranges::all_of(kExclusive, [&](std::uint16_t group) {
+           return std::popcount(static_cast<unsigned>(layers & group)) <= 1;
+         });
 }
 
 // Whether the flow's kind, layers and masks make sense together.
@@ -88,11 +108,9 @@ bool sane(const tern_cmd_create_flow& cmd, const Fields& mask) {
     return false;
   if (cmd.kind != TERN_FLOW_NORMAL && (layers != 0 || inner != 0)) return false;
   if (!sane(layers, kLayers) || !sane(inner, kInnerLayers)) return false;
-  const bool vxlan = (layers & TERN_LAYER_VXLAN) != 0;
-  if (inner != 0 && !vxlan) return false;
   Fields allowed;
   allowed.outer = fields_of(layers);
-  allowed.vni = vxlan ? kVniMax : 0;
+  allowed.tunnel = tunnel_of(layers);
   allowed.inner = fields_of(inner);
   const Words a = words(allowed);
   const Words m = words(mask);
@@ -189,8 +207,8 @@ struct Shape {
 // that applies compares them.
 void fill(Words& frame, const frames::Headers& headers) {
   std::memcpy(frame.data(), &headers.outer.fields, sizeof(headers.outer.fields));
-  std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, vni), &headers.vni,
-              sizeof(headers.vni));
+  std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, tunnel),
+              &headers.tunnel, sizeof(headers.tunnel));
   if (headers.inner.layers != 0)
     std::memcpy(frame.data() + kOuterWords, &headers.inner.fields, sizeof(headers.inner.fields));
 }
@@ -282,7 +300,7 @@ Steering::~Steering() = default;
 
 Status Steering::create(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
   State& s = *state_;
-  const Fields mask{cmd.mask, le(cmd.vni_mask), cmd.inner_mask};
+  const Fields mask{.outer = cmd.mask, .tunnel = cmd.tunnel_mask, .inner = cmd.inner_mask};
   if (!sane(cmd, mask)) return TERN_ST_BAD_PARAM;
   Counter* counter = nullptr;
   if (le(cmd.counter) != TERN_NO_COUNTER) {
@@ -292,7 +310,8 @@ Status Steering::create(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
   if (s.flows.full()) return TERN_ST_NO_RESOURCE;
   Shape* const shape = s.shape_of(cmd, mask);
   if (shape == nullptr) return TERN_ST_NO_RESOURCE;
-  Group* const group = s.group_of(*shape, {cmd.value, le(cmd.vni), cmd.inner_value});
+  Group* const group = s.group_of(
+      *shape, {.outer = cmd.value, .tunnel = cmd.tunnel_value, .inner = cmd.inner_value});
   if (group == nullptr) {
     s.forget_if_empty(*shape);
     return TERN_ST_NO_RESOURCE;

@@ -241,8 +241,8 @@ TEST_F(SteeringTest, CopiesAreBounded) {
 TEST_F(SteeringTest, InsideOfVxlan) {
   tern_cmd_create_flow cmd = flow_to(1);
   cmd.layers = le(std::uint16_t{TERN_LAYER_VXLAN});
-  cmd.vni = le(0x123456U);
-  cmd.vni_mask = le(0xffffffU);
+  cmd.tunnel_value.vni = le(0x123456U);
+  cmd.tunnel_mask.vni = le(0xffffffU);
   create(cmd);
   tern_cmd_create_flow inner = flow_to(2);
   inner.layers = le(std::uint16_t{TERN_LAYER_VXLAN | TERN_LAYER_UDP});
@@ -259,6 +259,73 @@ TEST_F(SteeringTest, InsideOfVxlan) {
   other.v4 = false;
   other.dst_port = 0x5678;
   EXPECT_EQ(taker(vxlan(other.make(), 5).make()), 0U) << "the layers inside count";
+}
+
+// Each field of ESP, GRE and MPLS; the place of MPLS; the flags of IPv4.
+TEST_F(SteeringTest, TunnelsAndFlags) {
+  const auto packet = std::span(frame_).subspan(14);
+  const auto flow = [](std::uint32_t id, unsigned layers) {
+    tern_cmd_create_flow cmd = flow_to(id);
+    cmd.layers = le(static_cast<std::uint16_t>(layers));
+    return cmd;
+  };
+  const Bytes keyed = gre(0x2000, 0x0800, packet).make();
+  const Bytes keyless = gre(0, 0x0800, packet).make();
+  tern_cmd_create_flow cmd = flow(1, TERN_LAYER_GRE);
+  cmd.tunnel_value = parse(keyed).tunnel;
+  std::memset(&cmd.tunnel_mask.gre_flags, 0xff, 8);
+  create(cmd);
+  EXPECT_EQ(taker(keyed), 1U);
+  EXPECT_EQ(taker(keyless), 0U);
+  cmd = flow(2, TERN_LAYER_GRE);
+  cmd.inner_layers = le(std::uint16_t{TERN_LAYER_TCP});
+  cmd.inner_value.dst_port = port_flow(0, 0x5678).value.dst_port;
+  cmd.inner_mask.dst_port = 0xffff;
+  create(cmd);
+  EXPECT_EQ(taker(keyless), 2U);
+
+  // A layer says where the label is; headers inside need no named tunnel.
+  const Bytes stack = mpls(2, packet);
+  const Bytes plain = typed(0x8847, stack);
+  const Bytes tunneled = udp_to(6635, stack).make();
+  cmd = flow(3, TERN_LAYER_MPLS);
+  cmd.value.mpls = parse(plain).outer.fields.mpls;
+  cmd.mask.mpls = 0xffffffff;
+  create(cmd);
+  EXPECT_EQ(taker(plain), 3U);
+  EXPECT_EQ(taker(tunneled), 0U);
+  cmd.dest_id = le(4U);
+  cmd.layers = le(std::uint16_t{TERN_LAYER_MPLS_TUNNEL});
+  create(cmd);
+  EXPECT_EQ(taker(tunneled), 4U);
+  EXPECT_EQ(taker(typed(0x8847, mpls(1, packet))), 0U) << "another label";
+  cmd = flow(5, 0);
+  cmd.inner_layers = le(std::uint16_t{TERN_LAYER_IPV4 | TERN_LAYER_TCP});
+  create(cmd);
+  EXPECT_EQ(taker(typed(0x8847, mpls(1, packet))), 5U);
+  EXPECT_EQ(taker(frame_), 0U);
+
+  SampleFrame esp;
+  esp.protocol = 50;
+  esp.payload = 20;
+  cmd = flow(6, TERN_LAYER_ESP | TERN_LAYER_IPV4);
+  cmd.value = parse(esp.make()).outer.fields;
+  cmd.mask.spi = cmd.mask.esp_seq = 0xffffffff;
+  create(cmd);
+  EXPECT_EQ(taker(esp.make()), 6U);
+  Bytes other = esp.make();
+  other[esp.l4() + 7] ^= std::byte{1};
+  EXPECT_EQ(taker(other), 0U);
+
+  SampleFrame icmp;
+  icmp.protocol = 1;
+  cmd = flow(7, TERN_LAYER_IPV4);
+  cmd.value.frag = TERN_FRAG_DONT;
+  cmd.mask.frag = TERN_FRAG_DONT | TERN_FRAG_MORE;
+  create(cmd);
+  EXPECT_EQ(taker(icmp.make()), 7U);
+  icmp.fragment = true;
+  EXPECT_EQ(taker(icmp.make()), 0U);
 }
 
 TEST_F(SteeringTest, BitsOutsideOfTheMaskDoNotMatter) {
@@ -284,20 +351,25 @@ TEST_F(SteeringTest, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(bad([](auto& c) { c.kind = 4; }));
   EXPECT_TRUE(bad([](auto& c) { c.flags = 2; }));
   EXPECT_TRUE(bad([](auto& c) { c.tag = le(0x1000000U); }));
-  EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(0x80 | TERN_LAYER_TCP); }));
-  EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_UDP); }));
-  EXPECT_TRUE(
-      bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_IPV4 | TERN_LAYER_IPV6); }));
-  EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_VXLAN); }));
-  EXPECT_TRUE(bad([&](auto& c) { c.inner_layers = layers(TERN_LAYER_ETH); })) << "without VXLAN";
+  EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(0x800 | TERN_LAYER_TCP); }));
+  for (const unsigned both :
+       {TERN_LAYER_TCP | TERN_LAYER_UDP, TERN_LAYER_IPV4 | TERN_LAYER_IPV6,
+        TERN_LAYER_TCP | TERN_LAYER_VXLAN, TERN_LAYER_ESP | TERN_LAYER_UDP,
+        TERN_LAYER_GRE | TERN_LAYER_UDP, TERN_LAYER_GRE | TERN_LAYER_VXLAN,
+        TERN_LAYER_MPLS | TERN_LAYER_IPV4, TERN_LAYER_MPLS | TERN_LAYER_MPLS_TUNNEL,
+        TERN_LAYER_MPLS_TUNNEL | TERN_LAYER_VXLAN, TERN_LAYER_MPLS_TUNNEL | TERN_LAYER_TCP}) {
+    EXPECT_TRUE(bad([&](auto& c) {
+      c.mask = {};
+      c.layers = layers(both);
+    })) << both;
+  }
+  for (const unsigned inner : {TERN_LAYER_VXLAN, TERN_LAYER_GRE, TERN_LAYER_MPLS_TUNNEL})
+    EXPECT_TRUE(bad([&](auto& c) { c.inner_layers = layers(inner); })) << inner;
+  EXPECT_TRUE(bad([](auto& c) { c.tunnel_mask.vni = le(1U); })) << "without VXLAN";
+  EXPECT_TRUE(bad([](auto& c) { c.tunnel_mask.gre_key = 1; })) << "without GRE";
   EXPECT_TRUE(bad([&](auto& c) {
     c.layers = layers(TERN_LAYER_UDP | TERN_LAYER_VXLAN);
-    c.inner_layers = layers(TERN_LAYER_VXLAN);
-  }));
-  EXPECT_TRUE(bad([](auto& c) { c.vni_mask = le(1U); })) << "without VXLAN";
-  EXPECT_TRUE(bad([&](auto& c) {
-    c.layers = layers(TERN_LAYER_UDP | TERN_LAYER_VXLAN);
-    c.vni_mask = le(0x1000000U);
+    c.tunnel_mask.vni = le(0x1000000U);
   }));
   EXPECT_TRUE(bad([](auto& c) { c.layers = 0; })) << "ports without a layer that has them";
   for (const int kind : {TERN_FLOW_ALL, TERN_FLOW_MULTICAST, TERN_FLOW_SNIFFER}) {
@@ -329,8 +401,11 @@ TEST_F(SteeringTest, MasksNeedTheirLayers) {
       {offsetof(tern_flow_fields, dst_ip) + 4, 12, TERN_LAYER_IPV6},
       {offsetof(tern_flow_fields, flow_label) + 1, 3, TERN_LAYER_IPV6},
       {offsetof(tern_flow_fields, tos), 4, kIp},
-      {offsetof(tern_flow_fields, src_port), 4, TERN_LAYER_TCP | TERN_LAYER_UDP}};
-  for (unsigned layer = TERN_LAYER_ETH; layer <= TERN_LAYER_UDP; layer <<= 1) {
+      {offsetof(tern_flow_fields, src_port), 4, TERN_LAYER_TCP | TERN_LAYER_UDP},
+      {offsetof(tern_flow_fields, spi), 8, TERN_LAYER_ESP},
+      {offsetof(tern_flow_fields, mpls), 4, TERN_LAYER_MPLS}};
+  for (const unsigned layer : {TERN_LAYER_ETH, TERN_LAYER_VLAN, TERN_LAYER_IPV4, TERN_LAYER_IPV6,
+                               TERN_LAYER_TCP, TERN_LAYER_UDP, TERN_LAYER_ESP, TERN_LAYER_MPLS}) {
     for (std::size_t at = 0; at < sizeof(tern_flow_fields); ++at) {
       const bool fits = std::ranges::any_of(fields, [&](const Field& f) {
         return at >= f.at && at < f.at + f.size && (f.layers & layer) != 0;
@@ -353,6 +428,16 @@ TEST_F(SteeringTest, MasksNeedTheirLayers) {
   label.layers = le(std::uint16_t{TERN_LAYER_IPV6});
   reinterpret_cast<std::uint8_t*>(&label.mask.flow_label)[1] = 0x10;
   EXPECT_EQ(refused(label), TERN_ST_BAD_PARAM) << "it has 20 bits";
+  for (const unsigned layer : {TERN_LAYER_IPV4, TERN_LAYER_IPV6}) {
+    for (unsigned bit = 1; bit < 0x100; bit <<= 1) {
+      tern_cmd_create_flow cmd = flow_to(1);
+      cmd.layers = le(static_cast<std::uint16_t>(layer));
+      cmd.mask.frag = static_cast<std::uint8_t>(bit);
+      std::uint32_t id = 0;
+      const bool fits = bit <= (layer == TERN_LAYER_IPV4 ? TERN_FRAG_MORE : TERN_FRAG_ANY);
+      EXPECT_EQ(table_.create(cmd, &id), fits ? TERN_ST_OK : TERN_ST_BAD_PARAM);
+    }
+  }
 }
 
 TEST_F(SteeringTest, Limits) {
@@ -412,7 +497,20 @@ class Draws {
     f.src_port = static_cast<std::uint16_t>(1000 + below(2));
     Bytes frame = f.make();
     frame[0] = std::byte{static_cast<unsigned char>(below(3))};
-    return below(4) == 0 ? vxlan(frame, below(3)).make() : frame;
+    const auto packet = std::span(frame).subspan(f.l3());
+    switch (below(12)) {
+      case 0:
+        return gre(static_cast<std::uint16_t>(below(4) << 12), 0x6558, frame).make();
+      case 1:
+        return typed(0x8847, mpls(1 + below(2), packet));
+      case 2:
+        return udp_to(6635, mpls(1 + below(2), packet)).make();
+      case 3:
+      case 4:
+        return vxlan(frame, below(3)).make();
+      default:
+        return frame;
+    }
   }
 
   tern_cmd_create_flow flow(const std::vector<std::uint32_t>& counters) {
@@ -429,9 +527,13 @@ class Draws {
     const Headers like = parse(frame());
     c.layers = le(pick_layers(like.outer.layers));
     pick_fields(like.outer, le(c.layers), c.value, c.mask);
-    if ((le(c.layers) & TERN_LAYER_VXLAN) == 0) return c;
-    c.vni = le(like.vni);
-    c.vni_mask = le(below(2) == 0 ? 0xffffffU : 0U);
+    c.tunnel_value = like.tunnel;
+    if ((le(c.layers) & TERN_LAYER_VXLAN) != 0) {
+      c.tunnel_mask.vni = le(below(2) == 0 ? 0xffffffU : 0U);
+    } else if ((le(c.layers) & TERN_LAYER_GRE) != 0) {
+      c.tunnel_mask.gre_key = below(2) == 0 ? 0xffffffff : 0;
+    }
+    if (like.inner.layers == 0) return c;
     c.inner_layers = le(pick_layers(like.inner.layers));
     pick_fields(like.inner, le(c.inner_layers), c.inner_value, c.inner_mask);
     return c;
@@ -439,7 +541,7 @@ class Draws {
 
  private:
   std::uint16_t pick_layers(std::uint16_t layers) {
-    return below(2) == 0 ? layers : static_cast<std::uint16_t>(layers & below(0x80));
+    return below(2) == 0 ? layers : static_cast<std::uint16_t>(layers & below(0x800));
   }
   // Few masks: there may be only so many shapes.
   void pick_fields(const Level& like, unsigned layers, tern_flow_fields& value,
@@ -457,6 +559,7 @@ class Draws {
         break;
       case 2:
         if ((layers & TERN_LAYER_ETH) != 0) mask.dmac[0] = 0xff;
+        if ((layers & (TERN_LAYER_MPLS | TERN_LAYER_MPLS_TUNNEL)) != 0) mask.mpls = 0xffffffff;
         break;
       default:
         break;

@@ -81,10 +81,9 @@ class Rules {
     cmd.dest = in_.pick(4);
     cmd.dest_id = in_.u8();
     cmd.tag = in_.u8();
-    cmd.layers = in_.u8();
-    cmd.inner_layers = in_.u8();
-    cmd.vni = in_.u8();
-    cmd.vni_mask = in_.u8();
+    cmd.layers = in_.u16() & 0xfff;
+    cmd.inner_layers = in_.u16() & 0xfff;
+    change(cmd.tunnel_value, cmd.tunnel_mask);
     const unsigned counter = in_.pick(8);
     cmd.counter = counter < counters_.size() ? counters_[counter] : TERN_NO_COUNTER;
     change(cmd.value, cmd.mask);
@@ -127,11 +126,13 @@ class Rules {
   // The headers are from the input: what the parser makes of frames is another target.
   void classify() {
     frames::Headers headers;
-    headers.outer.layers = in_.u8() & 0x7f;
+    headers.outer.layers = in_.u16() & 0x7ff;
     change(headers.outer.fields, headers.outer.fields);
-    if ((headers.outer.layers & TERN_LAYER_VXLAN) != 0) {
-      headers.vni = in_.u8();
-      headers.inner.layers = in_.u8() & 0x3f;
+    constexpr unsigned kTunnels =
+        TERN_LAYER_VXLAN | TERN_LAYER_GRE | TERN_LAYER_MPLS | TERN_LAYER_MPLS_TUNNEL;
+    if ((headers.outer.layers & kTunnels) != 0) {
+      change(headers.tunnel, headers.tunnel);
+      headers.inner.layers = in_.u16() & 0x2bf;
       change(headers.inner.fields, headers.inner.fields);
     }
     // A parser takes no group address from a frame without an Ethernet header.

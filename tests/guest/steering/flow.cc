@@ -54,7 +54,7 @@ constexpr Subject kSubjects[] = {
 };
 
 // How a field can be masked in flower: bit by bit, or as a whole.
-enum class Masks { kBits, kWhole, kTag };
+enum class Masks { kBits, kWhole, kTag, kFragment };
 
 struct Field {
   std::uint16_t layers;  // one of which the flow needs
@@ -73,7 +73,7 @@ constexpr Field kFields[] = {
     {kIpLayers, offsetof(tern_flow_fields, tos), 1, Masks::kBits},
     {kIpLayers, offsetof(tern_flow_fields, ttl), 1, Masks::kBits},
     {kIpLayers, offsetof(tern_flow_fields, protocol), 1, Masks::kWhole},
-    {kIpLayers, offsetof(tern_flow_fields, frag), 1, Masks::kWhole},
+    {kIpLayers, offsetof(tern_flow_fields, frag), 1, Masks::kFragment},
     {kPortLayers, offsetof(tern_flow_fields, src_port), 2, Masks::kBits},
     {kPortLayers, offsetof(tern_flow_fields, dst_port), 2, Masks::kBits},
 };
@@ -92,8 +92,9 @@ void draw_mask(std::span<std::uint8_t> mask, Masks kind, Random& random) {
     mask[1] = (parts & 2) != 0 ? 0xff : 0;
     return;
   }
-  std::ranges::fill(mask, std::uint8_t{0xff});
-  if (kind == Masks::kWhole) return;
+  std::ranges::fill(mask,
+                    kind == Masks::kFragment ? std::uint8_t{TERN_FRAG_ANY} : std::uint8_t{0xff});
+  if (kind == Masks::kWhole || kind == Masks::kFragment) return;
   const std::size_t bits = 8 * mask.size();
   switch (below(random, 5)) {
     case 0:  // a prefix
@@ -135,7 +136,8 @@ bool draw_fields(Flow& flow, Random& random) {
     const std::size_t size = field.size == 16 && has(flow, kIpv4) ? 4 : field.size;
     draw_mask(bytes_of(flow.mask, field, size), field.masks, random);
     ++masked;
-    if (field.masks == Masks::kWhole || !once_in(random, 3)) continue;
+    if (field.masks == Masks::kWhole || field.masks == Masks::kFragment || !once_in(random, 3))
+      continue;
     const auto value = bytes_of(flow.value, field, size);
     value[below(random, static_cast<unsigned>(size))] ^=
         static_cast<std::uint8_t>(1U << below(random, 8));
