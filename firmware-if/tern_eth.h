@@ -225,7 +225,8 @@ static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 #define TERN_DEST_NONE			0	/* flow: drop; port: the lowest queue */
 #define TERN_DEST_ETH_QUEUE		1
 #define TERN_DEST_RSS			2
-#define TERN_DEST_QP			3	/* a raw QP */
+#define TERN_DEST_QP			3	/* a raw QP; TERN_FLOW_DATAGRAM: a UD QP */
+#define TERN_DEST_WIRE			4	/* TERN_FLOW_SENT: sent as without the flow */
 
 /* ---- SET_RX_DEFAULT: destination of frames that no flow takes and the filter passes ---- */
 struct tern_cmd_set_rx_default {
@@ -280,8 +281,8 @@ static_assert(sizeof(struct tern_flow_tunnel) == 12, "tern_flow_tunnel");
  * ---- CREATE_FLOW: out: tern_rsp_object. DESTROY_FLOW: tern_cmd_object ----
  * A frame belongs to the matching flow with the lowest priority, of these the one that was created
  * first. It matches if it has all layers and all bits of the fields under the mask are
- * equal. Flows see frames before the receive filter; only SNIFFER sees RoCE packets
- * to this port.
+ * equal. Flows see frames before the receive filter; only SNIFFER and DATAGRAM see RoCE
+ * packets to this port.
  * Masks of one device have at most max_flow_shapes different values of (kind, layers, masks,
  * priority); another one is NO_RESOURCE.
  */
@@ -310,6 +311,8 @@ static_assert(sizeof(struct tern_cmd_create_flow) == 336, "tern_cmd_create_flow"
 #define TERN_FLOW_ALL			1	/* every frame; no layers */
 #define TERN_FLOW_MULTICAST		2	/* frames to group addresses; no layers */
 #define TERN_FLOW_SNIFFER		3	/* a copy of every frame, RoCE included */
+#define TERN_FLOW_DATAGRAM		4	/* RoCE datagrams to QPs of this port */
+#define TERN_FLOW_SENT			5	/* frames that raw QPs send */
 
 #define TERN_FLOW_F_CONTINUE		BIT(0)	/* a copy: other flows see the frame, too */
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Flows: rules that steer received Ethernet frames to raw packet QPs. */
+/*
+ * Flows: rules that steer received Ethernet frames to raw packet QPs and datagrams
+ * to UD QPs, or that drop or count frames which raw packet QPs send.
+ */
 
 #include <kunit/visibility.h>
 #include <linux/slab.h>
@@ -25,8 +28,7 @@
 
 /* Flags of IPv4 in a spec, which number the bits of the header from its first. */
 #define TERN_FLOW_IPV4_FLAGS	(IB_IPV4_DONT_FRAG | IB_IPV4_MORE_FRAG)
-static_assert(IB_IPV4_DONT_FRAG == TERN_FRAG_DONT &&
-	      IB_IPV4_MORE_FRAG == TERN_FRAG_MORE);
+static_assert(TERN_FLOW_IPV4_FLAGS == (TERN_FRAG_DONT | TERN_FRAG_MORE));
 
 /* Width of flow tags. */
 #define TERN_FLOW_TAG_MASK		GENMASK(23, 0)
@@ -307,9 +309,13 @@ static int tern_flow_kind(const struct tern_ib_dev *dev,
 {
 	u32 priority = TERN_FLOW_PRIO_NORMAL + attr->priority;
 
+	/* Only flows of received frames have other types. */
+	if (attr->type != IB_FLOW_ATTR_NORMAL && cmd->kind != TERN_FLOW_NORMAL)
+		return tern_refuse(dev, -EINVAL, "flow type %d of datagrams or sent frames",
+				   attr->type);
+
 	switch (attr->type) {
 	case IB_FLOW_ATTR_NORMAL:
-		cmd->kind = TERN_FLOW_NORMAL;
 		break;
 	case IB_FLOW_ATTR_ALL_DEFAULT:
 		cmd->kind = TERN_FLOW_ALL;
@@ -330,10 +336,23 @@ static int tern_flow_kind(const struct tern_ib_dev *dev,
 	return 0;
 }
 
+/* Sent frames have a stage of their own; the QP only names the device. */
+static void tern_flow_egress(const struct ib_flow_attr *attr,
+			     struct tern_cmd_create_flow *cmd)
+{
+	if (!(attr->flags & IB_FLOW_ATTR_FLAGS_EGRESS))
+		return;
+
+	cmd->kind = TERN_FLOW_SENT;
+	cmd->dest = TERN_DEST_WIRE;
+	cmd->dest_id = 0;
+}
+
 /*
- * Converts all but the destination, which is set on entry, and which an action
- * to drop clears. Returns 0, -EOPNOTSUPP for an unsupported spec or flag,
- * -EINVAL for specs or flags that contradict each other.
+ * Converts all but the kind of a flow of a UD QP and the destination, which are
+ * set on entry, and of which an action to drop clears the latter. Returns 0,
+ * -EOPNOTSUPP for an unsupported spec or flag, -EINVAL for specs or flags that
+ * contradict each other.
  */
 VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct tern_ib_dev *dev,
 					 const struct ib_flow_attr *attr,
@@ -342,19 +361,27 @@ VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct tern_ib_dev *dev,
 	bool drop;
 	int err;
 
-	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
+	if (attr->flags & ~(IB_FLOW_ATTR_FLAGS_DONT_TRAP |
+			    IB_FLOW_ATTR_FLAGS_EGRESS))
 		return tern_refuse(dev, -EOPNOTSUPP, "flow flags %#x", attr->flags);
 
 	cmd->port = attr->port;
 	cmd->counter = cpu_to_le32(TERN_NO_COUNTER);
+	tern_flow_egress(attr, cmd);
 	err = tern_flow_kind(dev, attr, cmd) ?: tern_flow_specs(dev, attr, cmd);
 	if (err)
 		return err;
 
 	/* Only a normal flow matches headers. */
-	if (cmd->kind != TERN_FLOW_NORMAL && (cmd->layers || cmd->inner_layers))
+	if (attr->type != IB_FLOW_ATTR_NORMAL && (cmd->layers || cmd->inner_layers))
 		return tern_refuse(dev, -EINVAL, "headers with flow type %d",
 				   attr->type);
+
+	/* The completion of a datagram has the sender in place of a tag. */
+	if (cmd->tag && (cmd->kind == TERN_FLOW_DATAGRAM ||
+			 cmd->kind == TERN_FLOW_SENT))
+		return tern_refuse(dev, -EOPNOTSUPP, "tag of flow kind %u",
+				   cmd->kind);
 
 	drop = cmd->dest == TERN_DEST_NONE;
 	if (drop)
@@ -378,8 +405,8 @@ EXPORT_SYMBOL_IF_KUNIT(tern_flow_from_attr);
 
 /**
  * tern_create_flow() - create a flow
- * @ibqp: raw packet QP or RSS QP that receives the frames; ib_core destroys the
- *	flow before the QP
+ * @ibqp: raw packet QP or RSS QP that receives the frames, or UD QP that receives
+ *	the datagrams; ib_core destroys the flow before the QP
  * @attr: type, priority, flags, specs and actions
  * @udata: user request without driver data
  *
@@ -400,10 +427,12 @@ struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 	if (err)
 		return ERR_PTR(err);
 
-	if (ibqp->qp_type != IB_QPT_RAW_PACKET)
+	if (ibqp->qp_type != IB_QPT_RAW_PACKET && ibqp->qp_type != IB_QPT_UD)
 		return ERR_PTR(tern_refuse(dev, -EINVAL, "flow to QP type %d",
 					   ibqp->qp_type));
 
+	if (ibqp->qp_type == IB_QPT_UD)
+		cmd.kind = TERN_FLOW_DATAGRAM;
 	if (tern_qp_is_rss(qp)) {
 		cmd.dest = TERN_DEST_RSS;
 		cmd.dest_id = cpu_to_le32(qp->rssn);

@@ -511,6 +511,7 @@ static void tern_test_flow_mpls(struct kunit *test)
 	};
 	struct tern_test_raw *dev = test->priv;
 	struct tern_cmd_create_flow *cmd = &dev->cmd;
+	const struct tern_flow_fields *fields;
 	union ib_flow_spec *spec;
 	unsigned int i, j;
 
@@ -528,9 +529,9 @@ static void tern_test_flow_mpls(struct kunit *test)
 				    cases[i].layers, "case %u", i);
 		KUNIT_EXPECT_EQ_MSG(test, le16_to_cpu(cmd->inner_layers),
 				    cases[i].inner_layers, "case %u", i);
-		KUNIT_EXPECT_EQ_MSG(test, cases[i].inside ?
-				    cmd->inner_value.mpls : cmd->value.mpls,
-				    htonl(0x12345000), "case %u", i);
+		fields = cases[i].inside ? &cmd->inner_value : &cmd->value;
+		KUNIT_EXPECT_EQ_MSG(test, fields->mpls, htonl(0x12345000),
+				    "case %u", i);
 	}
 }
 
@@ -609,6 +610,8 @@ static void tern_test_flow_types(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, tern_test_convert(dev), 0);
 		KUNIT_EXPECT_EQ(test, dev->cmd.flags, types[i].flags);
 		dev->flow.attr.flags = IB_FLOW_ATTR_FLAGS_EGRESS;
+		KUNIT_EXPECT_EQ(test, tern_test_convert(dev), i ? -EINVAL : 0);
+		dev->flow.attr.flags = IB_FLOW_ATTR_FLAGS_RESERVED;
 		KUNIT_EXPECT_EQ(test, tern_test_convert(dev), -EOPNOTSUPP);
 		/* Only a normal flow looks at headers. */
 		dev->flow.attr.flags = 0;
@@ -617,6 +620,36 @@ static void tern_test_flow_types(struct kunit *test)
 	}
 	dev->flow.attr.type = IB_FLOW_ATTR_SNIFFER + 1;
 	KUNIT_EXPECT_EQ(test, tern_test_convert(dev), -EINVAL);
+}
+
+/* A flow of sent frames goes to no QP, and drops or counts. */
+static void tern_test_flow_egress(struct kunit *test)
+{
+	struct tern_test_raw *dev = test->priv;
+	struct tern_cmd_create_flow *cmd = &dev->cmd;
+	union ib_flow_spec *spec;
+
+	tern_test_reset(dev);
+	dev->flow.attr.flags = IB_FLOW_ATTR_FLAGS_EGRESS;
+	spec = tern_test_add(dev, IB_FLOW_SPEC_ACTION_COUNT,
+			     sizeof(spec->flow_count));
+	spec->flow_count.counters = &dev->counters.ibcounters;
+	KUNIT_ASSERT_EQ(test, tern_test_convert(dev), 0);
+	KUNIT_EXPECT_EQ(test, cmd->kind, TERN_FLOW_SENT);
+	KUNIT_EXPECT_EQ(test, cmd->dest, TERN_DEST_WIRE);
+	KUNIT_EXPECT_EQ(test, cmd->dest_id, 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(cmd->counter), TERN_TEST_COUNTER);
+	dev->flow.attr.flags |= IB_FLOW_ATTR_FLAGS_DONT_TRAP;
+	KUNIT_ASSERT_EQ(test, tern_test_convert(dev), 0);
+	KUNIT_EXPECT_EQ(test, cmd->flags, TERN_FLOW_F_CONTINUE);
+	tern_test_add(dev, IB_FLOW_SPEC_ACTION_DROP, sizeof(spec->drop));
+	KUNIT_EXPECT_EQ(test, tern_test_convert(dev), -EINVAL);
+	dev->flow.attr.flags = IB_FLOW_ATTR_FLAGS_EGRESS;
+	KUNIT_ASSERT_EQ(test, tern_test_convert(dev), 0);
+	KUNIT_EXPECT_EQ(test, cmd->dest, TERN_DEST_NONE);
+	spec = tern_test_add(dev, IB_FLOW_SPEC_ACTION_TAG, sizeof(spec->flow_tag));
+	spec->flow_tag.tag_id = 1;
+	KUNIT_EXPECT_EQ(test, tern_test_convert(dev), -EOPNOTSUPP);
 }
 
 /* Specs that the device lacks, and specs that exclude each other. */
@@ -673,16 +706,35 @@ static void tern_test_flow_create(struct kunit *test)
 	struct tern_test_raw *dev = test->priv;
 	struct tern_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
 	struct ib_rwq_ind_table table = {};
+	union ib_flow_spec *spec;
 	struct ib_flow *flow;
 
 	KUNIT_ASSERT_NOT_NULL(test, qp);
 	tern_test_reset(dev);
 	qp->ibqp.device = &dev->ib.ibdev;
 	qp->ibqp.qp_num = TERN_TEST_QPN;
-	qp->ibqp.qp_type = IB_QPT_UD;
+	qp->ibqp.qp_type = IB_QPT_RC;
 	qp->rssn = TERN_TEST_RSSN;
 	flow = tern_create_flow(&qp->ibqp, &dev->flow.attr, NULL);
 	KUNIT_EXPECT_EQ(test, PTR_ERR(flow), -EINVAL);
+
+	qp->ibqp.qp_type = IB_QPT_UD;
+	flow = tern_create_flow(&qp->ibqp, &dev->flow.attr, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(flow));
+	KUNIT_EXPECT_EQ(test, dev->cmd.kind, TERN_FLOW_DATAGRAM);
+	KUNIT_EXPECT_EQ(test, dev->cmd.dest, TERN_DEST_QP);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(dev->cmd.dest_id), TERN_TEST_QPN);
+	flow->device = &dev->ib.ibdev;
+	tern_destroy_flow(flow);
+	dev->flow.attr.type = IB_FLOW_ATTR_ALL_DEFAULT;
+	flow = tern_create_flow(&qp->ibqp, &dev->flow.attr, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(flow), -EINVAL);
+	dev->flow.attr.type = IB_FLOW_ATTR_NORMAL;
+	spec = tern_test_add(dev, IB_FLOW_SPEC_ACTION_TAG, sizeof(spec->flow_tag));
+	spec->flow_tag.tag_id = 1;
+	flow = tern_create_flow(&qp->ibqp, &dev->flow.attr, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(flow), -EOPNOTSUPP);
+	tern_test_reset(dev);
 
 	qp->ibqp.qp_type = IB_QPT_RAW_PACKET;
 	flow = tern_create_flow(&qp->ibqp, &dev->flow.attr, NULL);
@@ -739,6 +791,7 @@ static struct kunit_case tern_ib_raw_cases[] = {
 	KUNIT_CASE(tern_test_flow_mpls),
 	KUNIT_CASE(tern_test_flow_actions),
 	KUNIT_CASE(tern_test_flow_types),
+	KUNIT_CASE(tern_test_flow_egress),
 	KUNIT_CASE(tern_test_flow_refused),
 	KUNIT_CASE(tern_test_flow_create),
 	KUNIT_CASE(tern_test_flow_counter),

@@ -154,8 +154,18 @@ TEST_F(AdminEthTest, FieldsOfFlows) {
     return run(TERN_CMD_CREATE_FLOW, c, 8);
   };
   EXPECT_EQ(status([](auto& c) { c.port = 0; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.kind = 4; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.dest = 4; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.kind = 6; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.dest = 5; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.kind = TERN_FLOW_DATAGRAM; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.kind = TERN_FLOW_SENT; }), TERN_ST_BAD_PARAM);
+  for (const unsigned kind : {TERN_FLOW_NORMAL, TERN_FLOW_SENT}) {
+    EXPECT_EQ(status([&](auto& c) {
+                c.kind = static_cast<std::uint8_t>(kind);
+                c.dest = TERN_DEST_WIRE;
+              }),
+              TERN_ST_BAD_PARAM)
+        << "with a number, or not sent";
+  }
   EXPECT_EQ(status([](auto& c) { c.dest = TERN_DEST_NONE; }), TERN_ST_BAD_PARAM) << "with a number";
   EXPECT_EQ(status([](auto& c) { c.dest = TERN_DEST_QP; }), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(status([](auto& c) { c.dest = TERN_DEST_RSS; }), TERN_ST_BAD_HANDLE);

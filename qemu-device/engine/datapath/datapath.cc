@@ -99,6 +99,11 @@ bool Context::takes_frames(std::uint32_t qpn) const {
   return qp != nullptr && qp->transport() == Transport::kRaw && qp->receives();
 }
 
+bool Context::takes_datagrams(std::uint32_t qpn) const {
+  const Qp* const qp = static_cast<const DataPath*>(this)->qps_.find(qpn);
+  return qp != nullptr && qp->type() == TERN_QPT_UD && qp->receives();
+}
+
 bool Context::receive_frame(std::uint32_t qpn, const RxFrame& frame) {
   auto* const datapath = static_cast<DataPath*>(this);
   Qp* const qp = datapath->qps_.find(qpn);

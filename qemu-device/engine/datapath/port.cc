@@ -91,7 +91,7 @@ void Port::accept(DataPath& lane, const WireFrame& from, bool inside) {
     case ParseResult::kOk:
       if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]]
         congested(lane, packet);
-      dispatch(lane, packet);
+      dispatch(lane, packet, nullptr, frame);
       break;
     case ParseResult::kBadIcrc:
       lane.counters.add(TERN_CNT_RX_ICRC_ERRORS);
@@ -123,7 +123,26 @@ std::uint32_t Port::hand_over(DataPath& lane, const Packet& packet, std::uint8_t
   return 1;
 }
 
-std::uint32_t Port::dispatch(DataPath& lane, Packet& packet, const Qp* except) {
+// Gives a datagram to a QP to the flows that it matches. Returns whether one of them took it. A
+// looped back packet has no frame: its headers are those that it would have on the wire.
+bool Port::steer(const Packet& packet, std::span<const std::byte> frame) {
+  std::array<std::byte, kMaxFrameOverhead> room;
+  if (frame.empty()) frame = std::span(room).first(serialize_headers(packet, 0, room).size);
+  const auto verdict =
+      ethernet.steer_datagram(frame, std::max<std::size_t>(frame_bytes(packet), frames::kMinFrame));
+  const auto give = [&](const eth::Target& target) {
+    Qp* const qp = target.dest == TERN_DEST_QP ? qps_.find(target.id) : nullptr;
+    if (qp == nullptr) return;
+    home_.charge_sender(packet.payload.size() + kPacketCost);
+    qp->deliver(packet);
+  };
+  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target);
+  if (verdict.taken) give(verdict.target);
+  return verdict.taken;
+}
+
+std::uint32_t Port::dispatch(DataPath& lane, Packet& packet, const Qp* except,
+                             std::span<const std::byte> frame) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
   Qp* const qp = qps_.find(packet.dest_qp.value);
   if (several_) [[unlikely]] {
@@ -144,6 +163,11 @@ std::uint32_t Port::dispatch(DataPath& lane, Packet& packet, const Qp* except) {
     }
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
     if (packet.transport == Transport::kCnp) return notify(lane, qp, packet);
+    // Connection management must go on whatever flows there are (IBTA 3.9.3.2).
+    constexpr std::uint32_t kFirstQpn = 2;
+    if (packet.transport == Transport::kUd && ethernet.takes_datagrams() &&
+        packet.dest_qp.value >= kFirstQpn && steer(packet, frame)) [[unlikely]]
+      return 1;
     if (qp != nullptr && qp->transport() == packet.transport) {
       qp->deliver(packet);
       return 1;
@@ -208,7 +232,8 @@ std::uint32_t Port::emit(DataPath& lane, Packet& packet) {
 // ---- life cycle ----
 
 bool Port::watched() const {
-  return faults_ != nullptr || capture_ || home_.log != nullptr || ethernet.sniffs();
+  return faults_ != nullptr || capture_ || home_.log != nullptr || ethernet.sniffs() ||
+         ethernet.takes_datagrams();
 }
 
 void Port::allow_trains() {

@@ -57,7 +57,9 @@ class Port {
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
   // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its
   // group. A QP of another lane gets the packet there.
-  std::uint32_t dispatch(DataPath& lane, Packet& packet, const Qp* except = nullptr);
+  // `frame`: that of the packet, if there is one.
+  std::uint32_t dispatch(DataPath& lane, Packet& packet, const Qp* except = nullptr,
+                         std::span<const std::byte> frame = {});
   // Notifies the peer of the QP of congestion on the path from it (IBTA A17.9.3).
   void send_notification(DataPath& lane, Qp& qp);
 
@@ -96,6 +98,7 @@ class Port {
            std::uint8_t reason = 0) const;
   void log_bad_frame(const DataPath& lane, std::span<const std::byte> frame,
                      std::uint8_t reason) const;
+  bool steer(const Packet& packet, std::span<const std::byte> frame);
   std::uint32_t notify(DataPath& lane, Qp* qp, const Packet& packet);
   void congested(DataPath& lane, const Packet& packet);
   [[nodiscard]] std::uint8_t lane_of(const DataPath& lane, const Qp* qp,

@@ -32,6 +32,13 @@ bool may_coalesce(std::uint8_t flags) {
          (flags & (TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS)) == TERN_ETH_QF_SCATTER;
 }
 
+// Whether flows of the kind may have such a destination.
+bool may_go_to(std::uint8_t kind, std::uint8_t dest) {
+  if (dest == TERN_DEST_NONE) return true;
+  if (kind == TERN_FLOW_SENT) return dest == TERN_DEST_WIRE;
+  return kind == TERN_FLOW_DATAGRAM ? dest == TERN_DEST_QP : dest != TERN_DEST_WIRE;
+}
+
 }  // namespace
 
 Ethernet::Ethernet(Context& context, const Addresses& addresses)
@@ -187,6 +194,13 @@ Status Ethernet::set_default(const tern_cmd_set_rx_default& cmd) {
   return TERN_ST_OK;
 }
 
+bool Ethernet::is_destination(const tern_cmd_create_flow& cmd) const {
+  const std::uint32_t id = le(std::uint32_t{cmd.dest_id});
+  if (cmd.dest == TERN_DEST_WIRE) return true;
+  return cmd.kind == TERN_FLOW_DATAGRAM && cmd.dest == TERN_DEST_QP ? context_.takes_datagrams(id)
+                                                                    : is_destination(cmd.dest, id);
+}
+
 bool Ethernet::is_destination(std::uint8_t dest, std::uint32_t id) const {
   switch (dest) {
     case TERN_DEST_NONE:
@@ -296,9 +310,11 @@ bool Ethernet::refers_to_qp(std::uint32_t qpn) const {
 
 Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
   const std::uint32_t dest_id = le(std::uint32_t{cmd.dest_id});
-  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_QP || (cmd.dest == TERN_DEST_NONE && dest_id != 0))
+  const bool numbered = cmd.dest != TERN_DEST_NONE && cmd.dest != TERN_DEST_WIRE;
+  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_WIRE || (!numbered && dest_id != 0) ||
+      !may_go_to(cmd.kind, cmd.dest))
     return TERN_ST_BAD_PARAM;
-  if (!is_destination(cmd.dest, dest_id)) return TERN_ST_BAD_HANDLE;
+  if (!is_destination(cmd)) return TERN_ST_BAD_HANDLE;
   if (const Status st = steering.create(cmd, id); st != TERN_ST_OK) return st;
   if (claims(cmd)) {
     const std::uint64_t mac = frames::as_number(cmd.value.dmac);

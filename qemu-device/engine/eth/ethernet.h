@@ -82,7 +82,12 @@ class Ethernet {
   void end_burst() {
     while (EthQueue* const q = opened_.front()) close(*q);
   }
-  [[nodiscard]] bool sniffs() const { return steering.any_sniffer(); }
+  [[nodiscard]] bool sniffs() const { return steering.any(eth::Stage::kSniffer); }
+  // Whether flows may take datagrams to QPs.
+  [[nodiscard]] bool takes_datagrams() const { return steering.any(eth::Stage::kDatagram); }
+  // Finds the flows of a datagram in a frame of `bytes` bytes, of which `headers` has the headers.
+  [[nodiscard]] eth::Steering::Verdict steer_datagram(std::span<const std::byte> headers,
+                                                      std::size_t bytes);
   // Gives a RoCE frame to this port to the sniffers.
   void sniff(std::span<const std::byte> frame) {
     if (sniffs()) [[unlikely]]
@@ -114,6 +119,7 @@ class Ethernet {
   [[nodiscard]] Status resolve(Group& group) const;
   void refer(const Group& group, bool add);
   [[nodiscard]] bool is_destination(std::uint8_t dest, std::uint32_t id) const;
+  [[nodiscard]] bool is_destination(const tern_cmd_create_flow& cmd) const;
   [[nodiscard]] bool claims(const tern_cmd_create_flow& cmd) const;
 
   // Sending: ethernet_tx.cc.
@@ -132,6 +138,7 @@ class Ethernet {
                             std::span<std::byte> to);
   void sent(EthQueue& q, std::uint8_t status);
   void count_sent(std::span<const std::byte> frame, std::size_t bytes, std::uint32_t number);
+  [[nodiscard]] bool may_send(std::span<const std::byte> frame);
   [[nodiscard]] bool loop_back(std::span<const std::byte> frame, const Sender& sender);
 
   // Receiving: ethernet_rx.cc.

@@ -78,10 +78,29 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
   const frames::Headers headers = frames::parse(frame);
   RxFrame rx{.bytes = frame, .headers = headers};
   rx.kept = true;  // the counters of the HCA include it
-  const auto verdict = steering.classify(headers, frame.size(), true);
+  const auto verdict =
+      steering.classify(headers, frame.size(), eth::Stage::kSniffer, eth::Stage::kSniffer);
   context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
     give(target, rx, nullptr);
+}
+
+eth::Steering::Verdict Ethernet::steer_datagram(std::span<const std::byte> headers,
+                                                std::size_t bytes) {
+  const auto verdict = steering.classify(frames::parse(headers), bytes, eth::Stage::kDatagram,
+                                         eth::Stage::kDatagram);
+  context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
+  if (verdict.taken && verdict.target.dest == TERN_DEST_NONE)
+    context_.counters.add_eth(TERN_ETH_CNT_RX_FLOW_DROPPED);
+  return verdict;
+}
+
+// Whether the flows of sent frames let a frame of a raw QP pass.
+bool Ethernet::may_send(std::span<const std::byte> frame) {
+  const auto verdict =
+      steering.classify(frames::parse(frame), frame.size(), eth::Stage::kSent, eth::Stage::kSent);
+  context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
+  return !verdict.taken || verdict.target.dest != TERN_DEST_NONE;
 }
 
 // Delivers a frame that this port sends to its own receivers. Returns whether the frame also goes
@@ -101,7 +120,8 @@ bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender)
 
 // Gives a frame to the flows that it matches. Returns whether one of them took it.
 bool Ethernet::steer(RxFrame& frame, const Sender* sender) {
-  const auto verdict = steering.classify(frame.headers, frame.bytes.size(), false);
+  const auto verdict = steering.classify(frame.headers, frame.bytes.size(), eth::Stage::kSniffer,
+                                         eth::Stage::kReceived);
   context_.charge_sender(std::uint64_t{verdict.lookups} * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
     give(target, frame, sender);

@@ -288,6 +288,8 @@ void Ethernet::emit(std::span<std::byte> room, std::size_t bytes, const Sender& 
   const std::size_t len = std::max(bytes, frames::kMinFrame);
   std::ranges::fill(room.subspan(bytes, len - bytes), std::byte{0});
   const auto frame = room.first(len);
+  if (sender.qpn != 0 && steering.any(eth::Stage::kSent) && !may_send(frame)) [[unlikely]]
+    return;
   count_sent(frame, bytes, 1);
   bool to_wire = true;
   if (sender.qpn != 0 || !claims_.empty()) [[unlikely]]

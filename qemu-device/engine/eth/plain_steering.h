@@ -55,7 +55,7 @@ class PlainSteering {
     Target target;
     std::vector<Target> copies;
   };
-  Verdict classify(const frames::Headers& h, std::size_t bytes, bool rdma) {
+  Verdict classify(const frames::Headers& h, std::size_t bytes, Stage first, Stage last) {
     std::vector<const tern_cmd_create_flow*> order;
     for (const Flow& f : flows_) order.push_back(&f.cmd);
     std::ranges::stable_sort(order, {}, [](const auto* c) {
@@ -65,7 +65,8 @@ class PlainSteering {
     std::size_t beside = 0;
     for (const tern_cmd_create_flow* c : order) {
       const bool sniffer = c->kind == TERN_FLOW_SNIFFER;
-      if ((rdma && !sniffer) || !matches(*c, h)) continue;
+      const Stage stage = stage_of(*c);
+      if (stage < first || stage > last || !matches(*c, h)) continue;
       const bool copies = sniffer || (c->flags & TERN_FLOW_F_CONTINUE) != 0;
       if (copies && beside++ >= Steering::kMaxCopies) continue;
       if (le(c->counter) != TERN_NO_COUNTER) {
@@ -86,6 +87,11 @@ class PlainSteering {
   std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> counted;
 
  private:
+  static Stage stage_of(const tern_cmd_create_flow& c) {
+    if (c.kind == TERN_FLOW_SNIFFER) return Stage::kSniffer;
+    if (c.kind == TERN_FLOW_DATAGRAM) return Stage::kDatagram;
+    return c.kind == TERN_FLOW_SENT ? Stage::kSent : Stage::kReceived;
+  }
   template <class T>
   static bool equal(const T& value, const T& mask, const T& frame) {
     const auto* const v = reinterpret_cast<const std::uint8_t*>(&value);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -99,14 +100,34 @@ bool sane(std::uint16_t layers, std::uint16_t allowed) {
          });
 }
 
+bool matches_headers(std::uint8_t kind) {
+  return kind == TERN_FLOW_NORMAL || kind == TERN_FLOW_DATAGRAM || kind == TERN_FLOW_SENT;
+}
+
+Stage stage_of(std::uint8_t kind) {
+  switch (kind) {
+    case TERN_FLOW_SNIFFER:
+      return Stage::kSniffer;
+    case TERN_FLOW_DATAGRAM:
+      return Stage::kDatagram;
+    case TERN_FLOW_SENT:
+      return Stage::kSent;
+    default:
+      return Stage::kReceived;
+  }
+}
+
+// Whether a CQE can have the flow's tag.
+bool tags(std::uint8_t kind) { return kind != TERN_FLOW_DATAGRAM && kind != TERN_FLOW_SENT; }
+
 // Whether the flow's kind, layers and masks make sense together.
 bool sane(const tern_cmd_create_flow& cmd, const Fields& mask) {
   const std::uint16_t layers = le(cmd.layers);
   const std::uint16_t inner = le(cmd.inner_layers);
-  if (cmd.kind > TERN_FLOW_SNIFFER || (cmd.flags & ~TERN_FLOW_F_CONTINUE) != 0 ||
-      le(cmd.tag) > kTagMax)
+  if (cmd.kind > TERN_FLOW_SENT || (cmd.flags & ~TERN_FLOW_F_CONTINUE) != 0 ||
+      le(cmd.tag) > (tags(cmd.kind) ? kTagMax : 0))
     return false;
-  if (cmd.kind != TERN_FLOW_NORMAL && (layers != 0 || inner != 0)) return false;
+  if (!matches_headers(cmd.kind) && (layers != 0 || inner != 0)) return false;
   if (!sane(layers, kLayers) || !sane(inner, kInnerLayers)) return false;
   Fields allowed;
   allowed.outer = fields_of(layers);
@@ -195,7 +216,7 @@ struct Shape {
   Words whole{};                             // the mask by which the shape is found
   FlowIndex<Group> groups;
 
-  [[nodiscard]] bool sniffer() const { return kind == TERN_FLOW_SNIFFER; }
+  [[nodiscard]] Stage stage() const { return stage_of(kind); }
   [[nodiscard]] bool applies(const frames::Headers& headers) const {
     if (kind == TERN_FLOW_MULTICAST)
       return headers.outer.layers != 0 && (headers.outer.fields.dmac[0] & 1) != 0;
@@ -238,6 +259,15 @@ struct Steering::State {
              0;
     });
   }
+  // Index of the first shape of a stage.
+  [[nodiscard]] std::size_t begin(Stage stage) const {
+    const auto at = static_cast<std::size_t>(stage);
+    return std::accumulate(in_stage.begin(), in_stage.begin() + static_cast<std::ptrdiff_t>(at),
+                           std::size_t{0});
+  }
+  [[nodiscard]] std::size_t& count(Stage stage) {
+    return in_stage[static_cast<std::size_t>(stage)];
+  }
   Shape* shape_of(const tern_cmd_create_flow& cmd, const Fields& mask);
   Group* group_of(Shape& shape, const Fields& value) const;
   void forget_if_empty(const Shape& shape);
@@ -246,8 +276,8 @@ struct Steering::State {
   std::uint64_t factor;
   Table<Flow> flows{kFirst, kMaxFlows};
   Table<Counter> counters{kFirst, kMaxCounters};
-  std::vector<std::unique_ptr<Shape>> shapes;           // sniffers, then by priority
-  std::size_t sniffers = 0;                             // shapes
+  std::vector<std::unique_ptr<Shape>> shapes;           // by stage, then by priority
+  std::array<std::size_t, kStages> in_stage{};          // shapes
   std::map<std::uint64_t, std::uint32_t> destinations;  // flows that refer to one
   std::uint64_t next_sequence = 0;
 };
@@ -271,9 +301,9 @@ Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& 
     shape->where[shape->count] = static_cast<std::uint8_t>(i);
     shape->mask[shape->count++] = shape->whole[i];
   }
-  if (shape->sniffer()) ++sniffers;
+  ++count(shape->stage());
   const auto before = [](const auto& a, const auto& b) {
-    return std::pair(!a->sniffer(), a->priority) < std::pair(!b->sniffer(), b->priority);
+    return std::pair(a->stage(), a->priority) < std::pair(b->stage(), b->priority);
   };
   const auto at = std::ranges::upper_bound(shapes, shape, before);
   return shapes.insert(at, std::move(shape))->get();
@@ -291,7 +321,7 @@ Group* Steering::State::group_of(Shape& shape, const Fields& value) const {
 
 void Steering::State::forget_if_empty(const Shape& shape) {
   if (shape.groups.count() != 0) return;
-  if (shape.sniffer()) --sniffers;
+  --count(shape.stage());
   std::erase_if(shapes, [&](const auto& s) { return s.get() == &shape; });
 }
 
@@ -323,7 +353,7 @@ Status Steering::create(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
   flow->counter = counter;
   flow->group = group;
   flow->shape = shape;
-  flow->continues = shape->sniffer() || (cmd.flags & TERN_FLOW_F_CONTINUE) != 0;
+  flow->continues = shape->stage() == Stage::kSniffer || (cmd.flags & TERN_FLOW_F_CONTINUE) != 0;
   group->chain(*flow).append(*flow);
   if (counter != nullptr) ++counter->users;
   ++s.destinations[destination(flow->target.dest, flow->target.id)];
@@ -373,14 +403,13 @@ Status Steering::destroy_counter(std::uint32_t id) {
 void Steering::reset() {
   State& s = *state_;
   s.shapes.clear();
-  s.sniffers = 0;
+  s.in_stage = {};
   s.flows.clear();
   s.counters.clear();
   s.destinations.clear();
 }
 
-bool Steering::any() const { return state_->shapes.size() != state_->sniffers; }
-bool Steering::any_sniffer() const { return state_->sniffers != 0; }
+bool Steering::any(Stage stage) const { return state_->count(stage) != 0; }
 bool Steering::refers_to(std::uint8_t dest, std::uint32_t id) const {
   return state_->destinations.contains(destination(dest, id));
 }
@@ -421,8 +450,9 @@ void count(Flow& flow, std::size_t bytes) {
 
 }  // namespace
 
-Steering::Verdict Steering::classify(const frames::Headers& headers, std::size_t bytes, bool rdma) {
-  const State& s = *state_;
+Steering::Verdict Steering::classify(const frames::Headers& headers, std::size_t bytes,
+                                     Stage first_stage, Stage last_stage) {
+  State& s = *state_;
   Verdict verdict;
   std::size_t room = kMaxCopies;
   const auto copy = [&](Flow& flow) {
@@ -432,13 +462,13 @@ Steering::Verdict Steering::classify(const frames::Headers& headers, std::size_t
   };
   Words frame;
   fill(frame, headers);
-  const std::size_t end = rdma ? s.sniffers : s.shapes.size();
-  for (std::size_t i = 0; i < end;) {
+  const std::size_t end = s.begin(last_stage) + s.count(last_stage);
+  for (std::size_t i = s.begin(first_stage); i < end;) {
     const Shape& first = *s.shapes[i];
     Matches matches;
     Flow* taker = nullptr;
     for (; i < end && s.shapes[i]->priority == first.priority &&
-           s.shapes[i]->sniffer() == first.sniffer();
+           s.shapes[i]->stage() == first.stage();
          ++i) {
       const Shape& shape = *s.shapes[i];
       ++verdict.lookups;

@@ -21,6 +21,15 @@ struct Target {
   std::uint32_t tag = 0;
 };
 
+// What a flow sees: a frame passes the flows of one stage, or of two that follow each other.
+enum class Stage : std::uint8_t {
+  kDatagram,  // RoCE datagrams to QPs of this port
+  kSniffer,
+  kReceived,  // frames of the Ethernet function
+  kSent,      // frames that raw QPs send
+};
+inline constexpr std::size_t kStages = 4;
+
 class Steering {
  public:
   static constexpr std::uint32_t kMaxFlows = 16384;
@@ -43,9 +52,8 @@ class Steering {
   [[nodiscard]] Status destroy_counter(std::uint32_t id);
   void reset();
 
-  // Whether there is a flow other than a sniffer: otherwise classify() need not be called.
-  [[nodiscard]] bool any() const;
-  [[nodiscard]] bool any_sniffer() const;
+  // Whether there is a flow of the stage: otherwise classify() need not be called.
+  [[nodiscard]] bool any(Stage stage) const;
   // Whether a flow refers to this destination.
   [[nodiscard]] bool refers_to(std::uint8_t dest, std::uint32_t id) const;
 
@@ -57,10 +65,11 @@ class Steering {
     std::size_t copies = 0;
     std::array<Target, kMaxCopies> copy;
   };
-  // Finds the flows of a frame of `bytes` bytes and counts it in their counters. `rdma`: a RoCE
-  // packet to this port, which only sniffers see. The cost is at most one lookup for each shape
-  // that is in use, whatever the number of flows.
-  [[nodiscard]] Verdict classify(const frames::Headers& headers, std::size_t bytes, bool rdma);
+  // Finds the flows of a frame of `bytes` bytes in the stages from `first` to `last` and counts it
+  // in their counters. The cost is at most one lookup for each of their shapes, whatever the number
+  // of flows.
+  [[nodiscard]] Verdict classify(const frames::Headers& headers, std::size_t bytes, Stage first,
+                                 Stage last);
 
   [[nodiscard]] std::uint32_t flows() const;
   [[nodiscard]] std::uint32_t counters() const;

@@ -82,7 +82,7 @@ tern_cmd_create_flow AdminPlay::good_flow() {
   c.tag = in_.u8();
   c.counter = how & 8 ? any(kFlowCounter) : TERN_NO_COUNTER;
   c.port = port();
-  c.kind = how & 0x80 ? in_.u8() % 4 : 0;
+  c.kind = how & 0x80 ? in_.u8() % 6 : 0;
   c.flags = how >> 4 & 1;
   if (c.kind != TERN_FLOW_NORMAL) return c;
   c.layers = kLayers[how >> 5 & 3];

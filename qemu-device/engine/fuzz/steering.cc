@@ -53,7 +53,7 @@ class Rules {
     }
     while (plain_.size() != 0)
       expect(table_.destroy(plain_.remove(plain_.size() / 2)) == TERN_ST_OK, "a flow is lost");
-    expect(!table_.any() && !table_.any_sniffer(), "a flow is left");
+    expect(table_.flows() == 0, "a flow is left");
     for (const std::uint32_t id : counters_)
       expect(table_.destroy_counter(id) == TERN_ST_OK, "a counter is still in use");
   }
@@ -75,10 +75,10 @@ class Rules {
 
   void create() {
     tern_cmd_create_flow cmd{};
-    cmd.kind = in_.pick(5);
+    cmd.kind = in_.pick(7);
     cmd.flags = in_.pick(3);
     cmd.priority = in_.pick(4);
-    cmd.dest = in_.pick(4);
+    cmd.dest = in_.pick(5);
     cmd.dest_id = in_.u8();
     cmd.tag = in_.u8();
     cmd.layers = in_.u16() & 0xfff;
@@ -139,9 +139,11 @@ class Rules {
     if ((headers.outer.layers & TERN_LAYER_ETH) == 0)
       std::memset(headers.outer.fields.dmac, 0, sizeof(headers.outer.fields.dmac));
     const std::size_t bytes = in_.u8();
-    const bool rdma = in_.pick(4) == 0;
-    const auto is = table_.classify(headers, bytes, rdma);
-    const auto must = plain_.classify(headers, bytes, rdma);
+    const auto first = static_cast<eth::Stage>(in_.pick(eth::kStages));
+    const bool both = first == eth::Stage::kSniffer && in_.pick(4) != 0;
+    const eth::Stage last = both ? eth::Stage::kReceived : first;
+    const auto is = table_.classify(headers, bytes, first, last);
+    const auto must = plain_.classify(headers, bytes, first, last);
     expect(is.taken == must.taken && (!is.taken || is.target == must.target),
            "another flow takes the frame");
     expect(std::ranges::equal(std::span(is.copy).first(is.copies), must.copies),

@@ -129,6 +129,8 @@ class Context {
   std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Connection& from);
   // Whether flows and RSS groups may refer to the QP: it is a raw QP with a receive queue.
   [[nodiscard]] bool takes_frames(std::uint32_t qpn) const;
+  // Whether a flow of datagrams may refer to the QP: it is a UD QP with a receive queue.
+  [[nodiscard]] bool takes_datagrams(std::uint32_t qpn) const;
   // Delivers a frame to such a QP. Returns whether the frame was stored; the QP counts those it
   // drops. Sends nothing.
   bool receive_frame(std::uint32_t qpn, const RxFrame& frame);

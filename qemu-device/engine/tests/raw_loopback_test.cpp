@@ -115,6 +115,54 @@ TEST_F(RawLoopback, EthernetQueueReachesAClaimedAddress) {
   EXPECT_EQ(wire[0], other);
 }
 
+// Flows of sent frames see those of raw QPs, before they are looped back or sent.
+TEST_F(RawLoopback, FlowsOfSentFrames) {
+  flow(a, a.mac(), peer.number());
+  tern_cmd_create_flow cmd{.counter = le(a.make(TERN_CMD_CREATE_FLOW_COUNTER)),
+                           .kind = TERN_FLOW_SENT,
+                           .dest = TERN_DEST_WIRE,
+                           .port = 1,
+                           .layers = le(std::uint16_t{TERN_LAYER_ETH})};
+  std::ranges::copy(kOther, cmd.value.dmac);
+  std::ranges::fill(cmd.mask.dmac, 0xff);
+  const std::uint32_t counts = a.make(TERN_CMD_CREATE_FLOW, cmd);
+  const auto counted = [&] {
+    tern_rsp_flow_counter reply{};
+    EXPECT_EQ(a.command(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{cmd.counter, 0}, &reply),
+              TERN_ST_OK);
+    return le(reply.packets);
+  };
+  send_one(eth_frame(kOther, a.mac(), 100));
+  send_one(eth_frame(b.mac(), a.mac(), 100));
+  EXPECT_EQ(counted(), 1U);
+  EXPECT_THAT(wire, SizeIs(2));
+  a.destroy(TERN_CMD_DESTROY_FLOW, counts);
+
+  cmd.dest = TERN_DEST_NONE;
+  a.make(TERN_CMD_CREATE_FLOW, cmd);
+  std::ranges::copy(a.mac(), cmd.value.dmac);
+  a.make(TERN_CMD_CREATE_FLOW, cmd);
+  const std::uint64_t sent = a.eth_counter(TERN_ETH_CNT_TX_PACKETS);
+  peer.post_recv({own.sge(0, 4096)});
+  send_one(eth_frame(kOther, a.mac(), 100));
+  send_one(eth_frame(a.mac(), a.mac(), 100));
+  EXPECT_EQ(counted(), 3U);
+  EXPECT_THAT(wire, SizeIs(2));
+  EXPECT_FALSE(peer.recv_cq().poll());
+  EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_PACKETS), sent) << "never sent";
+  eth_tx.send(eth_frame(kOther, a.mac(), 100));
+  sim.run_until_idle();
+  EXPECT_THAT(wire, SizeIs(3)) << "not a raw QP's";
+
+  cmd.dest = TERN_DEST_QP;
+  cmd.dest_id = le(peer.number());
+  EXPECT_EQ(a.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_BAD_PARAM);
+  cmd.kind = TERN_FLOW_NORMAL;
+  cmd.dest = TERN_DEST_WIRE;
+  cmd.dest_id = 0;
+  EXPECT_EQ(a.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_BAD_PARAM);
+}
+
 TEST_F(RawLoopback, SegmentsAndTagsAreFinished) {
   flow(a, a.mac(), peer.number());
   const PacketOptions o;

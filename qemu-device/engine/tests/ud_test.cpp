@@ -175,6 +175,136 @@ TEST_P(UdPaths, OrderUnsignaledAndBothWays) {
   EXPECT_EQ(le(qa.wait_recv().wr_id), 5U);
 }
 
+// A flow takes the datagrams whose headers match, and its QP makes all checks.
+TEST_P(UdPaths, FlowsReplaceTheDestination) {
+  const bool ipv4 = GetParam().ipv4();
+  TestQp& taker = b.create_qp(options);
+  taker.connect();
+  TestMr& own = b.reg(4096);
+  tern_cmd_create_flow cmd{.dest_id = le(taker.number()),
+                           .counter = le(b.make(TERN_CMD_CREATE_FLOW_COUNTER)),
+                           .kind = TERN_FLOW_DATAGRAM,
+                           .dest = TERN_DEST_QP,
+                           .port = 1};
+  const int ip = ipv4 ? TERN_LAYER_IPV4 : TERN_LAYER_IPV6;
+  cmd.layers = le(static_cast<std::uint16_t>(TERN_LAYER_ETH | ip | TERN_LAYER_UDP |
+                                             (GetParam().vlan() ? TERN_LAYER_VLAN : 0)));
+  const Gid from = a.gid(GetParam().gid_index);
+  std::ranges::copy(std::span(from).subspan(ipv4 ? 12 : 0), cmd.value.src_ip);
+  std::fill_n(cmd.mask.src_ip, ipv4 ? 4 : 16, 0xff);
+  std::ranges::copy(a.mac(), cmd.value.smac);
+  std::ranges::fill(cmd.mask.smac, 0xff);
+  cmd.value.tos = 0x6a;
+  cmd.value.ttl = 33;
+  cmd.mask.tos = cmd.mask.ttl = 0xff;
+  cmd.value.dst_port = __builtin_bswap16(4791);
+  cmd.mask.dst_port = 0xffff;
+  const std::uint32_t id = b.make(TERN_CMD_CREATE_FLOW, cmd);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_QP, tern_cmd_object{le(taker.number()), 0}), TERN_ST_BUSY);
+
+  std::uint64_t wr_id = 0;
+  const auto send = [&](std::uint32_t dqpn) {
+    SendWr wr = datagram(qa, qb, {src.sge(0, 100)});
+    wr.ud.dqpn = le(dqpn);
+    qa.post(std::move(wr).id(++wr_id));
+    EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+    sim.run_until_idle();
+  };
+  const auto takes = [&](TestQp& qp) {
+    const auto wc = qp.recv_cq().poll();
+    if (!wc) return false;
+    EXPECT_EQ(wc->status, TERN_CQE_SUCCESS);
+    EXPECT_EQ(le(wc->byte_len), kGrh + 100);
+    EXPECT_EQ(le(wc->qpn), qp.number());
+    EXPECT_EQ(le(wc->src_qp), qa.number());
+    return true;
+  };
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    qb.post_recv({dst.sge(i * 200, 200)}, i);
+    taker.post_recv({own.sge(i * 200, 200)}, i);
+  }
+  send(qb.number());
+  EXPECT_TRUE(takes(taker));
+  EXPECT_FALSE(takes(qb));
+  EXPECT_TRUE(same_bytes(own.bytes(0, kGrh), grh(100, 12 + 8)));
+  EXPECT_TRUE(same_bytes(own.bytes(kGrh, 100), src.bytes(0, 100)));
+  send(0x7fffff);
+  EXPECT_TRUE(takes(taker)) << "to a QP that does not exist";
+  tern_rsp_flow_counter counted{};
+  ASSERT_EQ(b.command(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{cmd.counter, 0}, &counted),
+            TERN_ST_OK);
+  EXPECT_EQ(le(counted.packets), 2U);
+  const std::uint64_t frame = 14 + (GetParam().vlan() ? 4 : 0) + (ipv4 ? 20 : 40) + 8 + 20 + 104;
+  EXPECT_EQ(le(counted.bytes), 2 * frame);
+
+  tern_qp_attr attr{};
+  attr.qkey = le(kQkey + 1);
+  ASSERT_EQ(taker.modify(attr, TERN_QPA_QKEY), TERN_ST_OK);
+  send(qb.number());
+  EXPECT_FALSE(takes(taker));
+  EXPECT_FALSE(takes(qb));
+  EXPECT_EQ(b.counter(TERN_CNT_QKEY_VIOLATIONS), 1U);
+  attr.qkey = le(kQkey);
+  ASSERT_EQ(taker.modify(attr, TERN_QPA_QKEY), TERN_ST_OK);
+
+  // Another header, and no flow.
+  b.destroy(TERN_CMD_DESTROY_FLOW, id);
+  cmd.value.ttl = 34;
+  const std::uint32_t none = b.make(TERN_CMD_CREATE_FLOW, cmd);
+  send(qb.number());
+  EXPECT_TRUE(takes(qb));
+  b.destroy(TERN_CMD_DESTROY_FLOW, none);
+
+  // A copy, and nothing at all.
+  cmd.value.ttl = 33;
+  cmd.flags = TERN_FLOW_F_CONTINUE;
+  const std::uint32_t copies = b.make(TERN_CMD_CREATE_FLOW, cmd);
+  send(qb.number());
+  EXPECT_TRUE(takes(taker));
+  EXPECT_TRUE(takes(qb));
+  b.destroy(TERN_CMD_DESTROY_FLOW, copies);
+  cmd.flags = 0;
+  cmd.dest = TERN_DEST_NONE;
+  cmd.dest_id = 0;
+  const std::uint32_t drop = b.make(TERN_CMD_CREATE_FLOW, cmd);
+  send(qb.number());
+  EXPECT_FALSE(takes(taker));
+  EXPECT_FALSE(takes(qb));
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_FLOW_DROPPED), 1U);
+  b.destroy(TERN_CMD_DESTROY_FLOW, drop);
+  b.destroy(taker);
+}
+
+TEST_P(UdPaths, FlowsLeaveManagementAlone) {
+  QpOptions gsi = options;
+  gsi.type = TERN_QPT_GSI;
+  gsi.pd = b.alloc_pd(true);
+  gsi.qkey = 0x80010000;
+  TestQp& manager = b.create_qp(gsi);
+  manager.connect();
+  tern_cmd_create_flow all{.counter = le(TERN_NO_COUNTER),
+                           .kind = TERN_FLOW_DATAGRAM,
+                           .dest = TERN_DEST_NONE,
+                           .port = 1};
+  b.make(TERN_CMD_CREATE_FLOW, all);
+  manager.post_recv({b.reg(200, {.pd = gsi.pd}).sge()});
+  SendWr wr = datagram(qa, manager, {src.sge(0, 9)});
+  wr.ud.qkey = gsi.qkey;
+  tern_qp_attr attr{};
+  attr.qkey = le(gsi.qkey);
+  ASSERT_EQ(qa.modify(attr, TERN_QPA_QKEY), TERN_ST_OK);
+  qa.post(std::move(wr));
+  EXPECT_EQ(manager.wait_recv().status, TERN_CQE_SUCCESS);
+  for (const std::uint32_t qpn : {manager.number(), 0x7fffffU}) {
+    tern_cmd_create_flow bad = all;
+    bad.dest = TERN_DEST_QP;
+    bad.dest_id = le(qpn);
+    EXPECT_EQ(b.command(TERN_CMD_CREATE_FLOW, bad), TERN_ST_BAD_HANDLE);
+  }
+  all.dest = TERN_DEST_ETH_QUEUE;
+  EXPECT_EQ(b.command(TERN_CMD_CREATE_FLOW, all), TERN_ST_BAD_PARAM);
+}
+
 // ---- Q_Keys, address vectors, lengths ----
 
 class Ud : public ::testing::Test {

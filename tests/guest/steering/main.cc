@@ -103,7 +103,8 @@ class Engine {
     guest::fail("the engine refuses a flow");
   }
   static std::uint32_t flow_of(tern::eth::Steering& table, const Bytes& frame) {
-    const auto verdict = table.classify(tern::frames::parse(frame), frame.size(), false);
+    constexpr auto kStage = tern::eth::Stage::kReceived;
+    const auto verdict = table.classify(tern::frames::parse(frame), frame.size(), kStage, kStage);
     return verdict.taken ? verdict.target.id : 0;
   }
 
