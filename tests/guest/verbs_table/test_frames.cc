@@ -100,29 +100,67 @@ class Raw {
   QpPtr to_;
 };
 
-// A flow of the frames to kTo, with counters if there are some. The specs follow each other without
-// gaps.
+// The specs of a flow, which follow each other without gaps. The first is that of the frames to
+// kTo.
+class Specs {
+ public:
+  Specs() {
+    ibv_flow_spec_eth eth{};
+    eth.type = IBV_FLOW_SPEC_ETH;
+    std::ranges::copy(kTo, eth.val.dst_mac);
+    std::ranges::fill(eth.mask.dst_mac, std::uint8_t{0xff});
+    add(eth);
+  }
+  static Specs none() {
+    Specs specs;
+    specs.count_ = 0;
+    specs.bytes_.clear();
+    return specs;
+  }
+
+  template <typename Spec>
+  Specs& add(Spec spec) {
+    spec.size = sizeof(spec);
+    const auto bytes = std::as_bytes(std::span(&spec, 1));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    ++count_;
+    return *this;
+  }
+  Specs& count(ibv_counters* counters) {
+    ibv_flow_spec_counter_action spec{};
+    spec.type = IBV_FLOW_SPEC_ACTION_COUNT;
+    spec.counters = counters;
+    return add(spec);
+  }
+  // Null with errno if the verb refuses.
+  [[nodiscard]] FlowPtr try_flow(ibv_qp* qp, std::uint32_t flags = 0) const {
+    std::vector<std::uint64_t> bytes((sizeof(ibv_flow_attr) + bytes_.size() + 7) / 8);
+    auto* const attr = reinterpret_cast<ibv_flow_attr*>(bytes.data());
+    attr->type = IBV_FLOW_ATTR_NORMAL;
+    attr->port = 1;
+    attr->flags = flags;
+    attr->num_of_specs = count_;
+    attr->size = static_cast<std::uint16_t>(sizeof(*attr) + bytes_.size());
+    std::memcpy(attr + 1, bytes_.data(), bytes_.size());
+    errno = 0;
+    return FlowPtr(ibv_create_flow(qp, attr));
+  }
+  [[nodiscard]] FlowPtr flow(ibv_qp* qp, std::uint32_t flags = 0) const {
+    FlowPtr flow = try_flow(qp, flags);
+    if (!flow) fail_errno("ibv_create_flow");
+    return flow;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::uint8_t count_ = 0;
+};
+
+// A flow of the frames to kTo, with counters if there are some.
 FlowPtr create_flow(ibv_qp* qp, ibv_counters* counters = nullptr) {
-  ibv_flow_spec_eth eth{};
-  eth.type = IBV_FLOW_SPEC_ETH;
-  eth.size = sizeof(eth);
-  std::ranges::copy(kTo, eth.val.dst_mac);
-  std::ranges::fill(eth.mask.dst_mac, std::uint8_t{0xff});
-  ibv_flow_spec_counter_action count{};
-  count.type = IBV_FLOW_SPEC_ACTION_COUNT;
-  count.size = sizeof(count);
-  count.counters = counters;
-  alignas(8) std::array<std::byte, sizeof(ibv_flow_attr) + sizeof(eth) + sizeof(count)> bytes{};
-  auto* const attr = reinterpret_cast<ibv_flow_attr*>(bytes.data());
-  attr->type = IBV_FLOW_ATTR_NORMAL;
-  attr->port = 1;
-  attr->num_of_specs = counters != nullptr ? 2 : 1;
-  attr->size = static_cast<std::uint16_t>(bytes.size() - (counters != nullptr ? 0 : sizeof(count)));
-  std::memcpy(bytes.data() + sizeof(*attr), &eth, sizeof(eth));
-  std::memcpy(bytes.data() + sizeof(*attr) + sizeof(eth), &count, sizeof(count));
-  FlowPtr flow(ibv_create_flow(qp, attr));
-  if (!flow) fail_errno("ibv_create_flow");
-  return flow;
+  Specs specs;
+  if (counters != nullptr) specs.count(counters);
+  return specs.flow(qp);
 }
 
 CountersPtr new_counters(const Device& dev) {
@@ -143,39 +181,138 @@ void attach(ibv_counters* counters) {
   }
 }
 
-// Makes a flow of the frames to kTo with another spec, which may be none; returns the errno, 0 if
-// that worked.
-int try_flow(ibv_qp* qp, std::span<const std::byte> spec, std::uint32_t flags = 0) {
-  ibv_flow_spec_eth eth{};
-  eth.type = IBV_FLOW_SPEC_ETH;
-  eth.size = sizeof(eth);
-  std::ranges::copy(kTo, eth.val.dst_mac);
-  std::ranges::fill(eth.mask.dst_mac, std::uint8_t{0xff});
-  std::vector<std::uint64_t> bytes((sizeof(ibv_flow_attr) + sizeof(eth) + spec.size() + 7) / 8);
-  auto* const attr = reinterpret_cast<ibv_flow_attr*>(bytes.data());
-  attr->type = IBV_FLOW_ATTR_NORMAL;
-  attr->port = 1;
-  attr->flags = flags;
-  attr->num_of_specs = spec.empty() ? 1 : 2;
-  attr->size = static_cast<std::uint16_t>(sizeof(*attr) + sizeof(eth) + spec.size());
-  std::byte* const at = reinterpret_cast<std::byte*>(attr + 1);
-  std::memcpy(at, &eth, sizeof(eth));
-  std::ranges::copy(spec, at + sizeof(eth));
-  errno = 0;
-  return refusal_of<FlowPtr>(ibv_create_flow(qp, attr));
+std::uint64_t packets_of(ibv_counters* counters) {
+  std::array<std::uint64_t, 2> values{};
+  require_err(ibv_read_counters(counters, values.data(), values.size(), 0), 0, "ibv_read_counters");
+  return values[0];
 }
 
-// A spec of a kind that tern does not have.
-template <typename Spec, typename Set>
-std::function<int(const Device&)> refuses_spec(ibv_flow_spec_type type, Set set) {
-  return [type, set](const Device& dev) {
-    Spec spec{};
-    spec.type = type;
-    spec.size = sizeof(spec);
-    set(spec);
-    const Raw raw(dev);
-    return try_flow(raw.to(), std::as_bytes(std::span(&spec, 1)));
-  };
+// A spec of a header, whose value and mask are set by the caller.
+template <typename Spec>
+Spec spec_of(unsigned type) {
+  Spec spec{};
+  spec.type = static_cast<ibv_flow_spec_type>(type);
+  return spec;
+}
+
+// IPv4 around the rest of the frame.
+std::vector<std::uint8_t> ipv4(std::uint8_t protocol, std::vector<std::uint8_t> inside) {
+  std::vector<std::uint8_t> bytes(20);
+  bytes[0] = 0x45;
+  bytes[3] = kFrame - 14;
+  bytes[6] = 0x40;  // "don't fragment"
+  bytes[8] = 64;
+  bytes[9] = protocol;
+  bytes.insert(bytes.end(), inside.begin(), inside.end());
+  return bytes;
+}
+
+// The flow takes a frame of this type with these headers, and does not if a bit of byte `at` of
+// them is another.
+void expect_match(const Device& dev, const char* what, const Specs& specs, std::uint16_t type,
+                  const std::vector<std::uint8_t>& headers, std::size_t at, std::uint8_t bit = 1) {
+  const Raw raw(dev);
+  raw.put_header(type);
+  std::memcpy(raw.outbox() + 14, headers.data(), headers.size());
+  const FlowPtr flow = specs.flow(raw.to());
+  raw.post_recv();
+  raw.send();
+  raw.received(kFrame);
+  raw.post_recv();
+  raw.outbox()[14 + at] ^= std::byte{bit};
+  raw.send();
+  try {
+    expect_quiet(raw.recv_cq(), 20);
+  } catch (const Failure&) {
+    fail("{}: the flow takes another frame", what);
+  }
+}
+
+void expect_headers(const Device& dev) {
+  auto esp = spec_of<ibv_flow_spec_esp>(IBV_FLOW_SPEC_ESP);
+  esp.val = {.spi = htonl(0x11223344), .seq = htonl(7)};
+  esp.mask = {.spi = ~0U, .seq = ~0U};
+  const std::vector<std::uint8_t> esp_bytes = {0x11, 0x22, 0x33, 0x44, 0, 0, 0, 7};
+  expect_match(dev, "ESP", Specs().add(esp), 0x0800, ipv4(50, esp_bytes), 27);
+
+  auto gre = spec_of<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE);
+  gre.val = {.c_ks_res0_ver = htons(0x2000), .protocol = htons(0x0800), .key = htonl(5)};
+  gre.mask = {.c_ks_res0_ver = 0xffff, .protocol = 0xffff, .key = ~0U};
+  auto inner = spec_of<ibv_flow_spec_ipv4_ext>(IBV_FLOW_SPEC_IPV4_EXT | IBV_FLOW_SPEC_INNER);
+  inner.val.proto = 17;
+  inner.mask.proto = 0xff;
+  std::vector<std::uint8_t> inside = ipv4(17, {});
+  inside[3] = 20;
+  std::vector<std::uint8_t> gre_bytes = {0x20, 0, 0x08, 0, 0, 0, 0, 5};
+  gre_bytes.insert(gre_bytes.end(), inside.begin(), inside.end());
+  expect_match(dev, "the key of GRE", Specs().add(gre), 0x0800, ipv4(47, gre_bytes), 27);
+  expect_match(dev, "IPv4 in GRE", Specs().add(gre).add(inner), 0x0800, ipv4(47, gre_bytes), 37);
+
+  auto mpls = spec_of<ibv_flow_spec_mpls>(IBV_FLOW_SPEC_MPLS);
+  mpls.val.label = htonl(0x12345140);
+  mpls.mask.label = ~0U;
+  auto udp = spec_of<ibv_flow_spec_tcp_udp>(IBV_FLOW_SPEC_UDP);
+  udp.val.dst_port = htons(6635);
+  udp.mask.dst_port = 0xffff;
+  std::vector<std::uint8_t> stack = {0x12, 0x34, 0x51, 0x40};
+  stack.insert(stack.end(), inside.begin(), inside.end());
+  std::vector<std::uint8_t> in_udp = {0, 1, 6635 >> 8, 6635 & 0xff, 0, 32, 0, 0};
+  in_udp.insert(in_udp.end(), stack.begin(), stack.end());
+  std::vector<std::uint8_t> in_gre = {0, 0, 0x88, 0x47};
+  in_gre.insert(in_gre.end(), stack.begin(), stack.end());
+  expect_match(dev, "MPLS", Specs().add(mpls), 0x8847, stack, 1);
+  expect_match(dev, "IPv4 in MPLS", Specs().add(mpls).add(inner), 0x8847, stack, 13);
+  expect_match(dev, "MPLS in UDP", Specs().add(udp).add(mpls), 0x0800, ipv4(17, in_udp), 29);
+  auto any_gre = spec_of<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE);
+  expect_match(dev, "MPLS in GRE", Specs().add(any_gre).add(mpls), 0x0800, ipv4(47, in_gre), 25);
+
+  // The bits are numbered from the first of the three: "don't fragment" is bit 1.
+  auto ip = spec_of<ibv_flow_spec_ipv4_ext>(IBV_FLOW_SPEC_IPV4_EXT);
+  ip.val.flags = 2;
+  ip.mask.flags = 6;
+  expect_match(dev, "\"don't fragment\"", Specs().add(ip), 0x0800, ipv4(1, {}), 6, 0x40);
+  expect_match(dev, "\"more fragments\"", Specs().add(ip), 0x0800, ipv4(1, {}), 6, 0x20);
+}
+
+// Frames that are sent, which a flow counts or drops.
+void expect_egress(const Device& dev) {
+  const Raw raw(dev);
+  const FlowPtr in = create_flow(raw.to());
+  const CountersPtr counters = new_counters(dev);
+  attach(counters.get());
+  {
+    const FlowPtr out = Specs().count(counters.get()).flow(raw.to(), IBV_FLOW_ATTR_FLAGS_EGRESS);
+    raw.post_recv();
+    raw.send();
+    raw.received(kFrame);
+    require(packets_of(counters.get()) == 1, "the frame was not counted");
+  }
+  const FlowPtr out = Specs()
+                          .add(spec_of<ibv_flow_spec_action_drop>(IBV_FLOW_SPEC_ACTION_DROP))
+                          .count(counters.get())
+                          .flow(raw.to(), IBV_FLOW_ATTR_FLAGS_EGRESS);
+  raw.post_recv();
+  raw.send();
+  expect_quiet(raw.recv_cq(), 20);
+  require(packets_of(counters.get()) == 2, "the frame that was dropped was not counted");
+}
+
+// Datagrams to the first pair, which the flow of the second pair's QP takes.
+void expect_datagrams(const Device& dev) {
+  const Pair ud(dev, loop(IBV_QPT_UD));
+  const Pair other(dev, loop(IBV_QPT_UD));
+  auto udp = spec_of<ibv_flow_spec_tcp_udp>(IBV_FLOW_SPEC_UDP);
+  udp.val.dst_port = htons(4791);
+  udp.mask.dst_port = 0xffff;
+  ud.recv(1, 0, 64);
+  other.recv(2, 0, 64);
+  {
+    const FlowPtr flow = Specs::none().add(udp).flow(other.remote.end().qp());
+    ud.run(ud.request(IBV_WR_SEND, 64, 0, 0, 3));
+    other.expect_recv(2);
+  }
+  ud.run(ud.request(IBV_WR_SEND, 64, 0, 0, 4));
+  ud.expect_recv(1);
 }
 
 // A WQ with a flag that tern does not have.
@@ -196,37 +333,24 @@ std::function<int(const Device&)> refuses_wq_flag(std::uint32_t flag) {
 }
 
 void add_flows(Probes& p) {
-  p.partly(
-      {"ibv_create_flow"}, {"ibv_destroy_flow"}, "frames to an address, and none without the flow",
-      [](const Device& dev) {
-        const Raw raw(dev);
-        raw.post_recv();
-        {
-          const FlowPtr flow = create_flow(raw.to());
-          raw.send();
-          raw.received(kFrame);
-        }
-        raw.post_recv();
-        raw.send();
-        expect_quiet(raw.recv_cq(), 100);
-      },
-      {{"ESP", refuses_spec<ibv_flow_spec_esp>(IBV_FLOW_SPEC_ESP,
-                                               [](auto& spec) { spec.mask.spi = ~0U; })},
-       {"GRE", refuses_spec<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE,
-                                               [](auto& spec) { spec.mask.protocol = 0xffff; })},
-       {"MPLS", refuses_spec<ibv_flow_spec_mpls>(IBV_FLOW_SPEC_MPLS,
-                                                 [](auto& spec) { spec.mask.label = ~0U; })},
-       {"flags of IPv4", refuses_spec<ibv_flow_spec_ipv4_ext>(
-                             IBV_FLOW_SPEC_IPV4_EXT, [](auto& spec) { spec.mask.flags = 0xff; })},
-       {"EGRESS",
-        [](const Device& dev) {
-          const Raw raw(dev);
-          return try_flow(raw.to(), {}, IBV_FLOW_ATTR_FLAGS_EGRESS);
-        }},
-       {"a UD QP", [](const Device& dev) {
-          const Pair ud(dev, loop(IBV_QPT_UD));
-          return try_flow(ud.remote.end().qp(), {});
-        }}});
+  p.works({"ibv_create_flow", "ibv_destroy_flow"},
+          "frames to an address, and none without the flow; ESP, GRE, MPLS, flags of IPv4; EGRESS; "
+          "datagrams of a UD QP",
+          [](const Device& dev) {
+            const Raw raw(dev);
+            raw.post_recv();
+            {
+              const FlowPtr flow = create_flow(raw.to());
+              raw.send();
+              raw.received(kFrame);
+            }
+            raw.post_recv();
+            raw.send();
+            expect_quiet(raw.recv_cq(), 100);
+            expect_headers(dev);
+            expect_egress(dev);
+            expect_datagrams(dev);
+          });
   p.partly({"ibv_attach_counters_point_flow"}, {},
            "packets and bytes; EBUSY while a flow has the counters",
            [](const Device& dev) {
@@ -251,7 +375,7 @@ void add_flows(Probes& p) {
                return ibv_attach_counters_point_flow(counters.get(), &at, flow.get());
              }}});
   p.works({"ibv_create_counters", "ibv_destroy_counters", "ibv_read_counters"},
-          "the packets and bytes of a flow", [](const Device& dev) {
+          "the packets and bytes of a flow; EBUSY while it has them", [](const Device& dev) {
             const Raw raw(dev);
             const CountersPtr counters = new_counters(dev);
             attach(counters.get());
@@ -264,6 +388,7 @@ void add_flows(Probes& p) {
                         "ibv_read_counters");
             require(values[0] == 1 && values[1] == kFrame, "{} packets, {} bytes", values[0],
                     values[1]);
+            require_err(ibv_destroy_counters(counters.get()), EBUSY, "ibv_destroy_counters");
           });
   p.refuses({"ibv_create_flow_action", "ibv_modify_flow_action", "ibv_destroy_flow_action"},
             "EOPNOTSUPP: Linux has no flow action without a vendor's verb any more",
