@@ -34,10 +34,6 @@
 #define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
 #define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
 
-/* Capabilities that all must be set for a raw packet feature. */
-#define TERN_CAPS_RAW_OFFLOAD	(TERN_CAP_RAW_QP | TERN_CAP_ETH_OFFLOAD)
-#define TERN_CAPS_RAW_STEERING	(TERN_CAP_RAW_QP | TERN_CAP_STEERING)
-
 /**
  * struct tern_ref - reference count of an object that events look up
  * @count: one for the object itself and one for each event being handled
@@ -100,8 +96,10 @@ struct tern_clock {
 };
 
 #endif
+#ifndef TERN_WITHOUT_OPT_COUNTERS
 #define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
 
+#endif
 /**
  * struct tern_ib_dev - RDMA device
  * @ibdev: the device in ib_core
@@ -111,21 +109,11 @@ struct tern_clock {
  *	those of the following are taken with interrupts disabled
  * @qps: QPs by number, for events
  * @srqs: SRQs by number, for events
- * @rwqs: work queues by number, for events
  * @eqs: completion EQs, one per completion vector
  * @num_eqs: number of @eqs
  * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have space for
  *	every CQ of the device
  * @flush_work: completes kernel work requests when the device no longer does
- * @odps: on-demand regions by index of their key
- * @fault_eq: event queue of page faults, NULL without on-demand paging
- * @fault_work: takes faults from @fault_eq
- * @fault_wq: runs @fault_work and releases parts of regions
- * @fault_lock: protects @queued_faults and the requests of all pagers
- * @queued_faults: faults that no thread has taken, by QP and side
- * @speed: speed of the link in Mbit/s as of the last event, 0 without a link
- * @optional_base: value of the device's counter when the optional counter was
- *	enabled; under the lock of ib_core's statistics
  */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -134,33 +122,55 @@ struct tern_ib_dev {
 	struct xarray cqs;
 	struct xarray qps;
 	struct xarray srqs;
-	struct xarray rwqs;
 	struct tern_ib_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
 	struct work_struct flush_work;
+#ifndef TERN_WITHOUT_ODP
+	/** @odps: on-demand regions by index of their key */
+	struct xarray odps;
+	/** @fault_eq: event queue of page faults, NULL without on-demand paging */
+	struct tern_eq *fault_eq;
+	/** @fault_work: takes faults from @fault_eq */
+	struct work_struct fault_work;
+	/** @fault_wq: runs @fault_work and releases parts of regions */
+	struct workqueue_struct *fault_wq;
+	/** @fault_lock: protects @queued_faults and the requests of all pagers */
+	struct mutex fault_lock;	/* see above */
+	/** @queued_faults: faults that no thread has taken, by QP and side */
+	struct xarray queued_faults;
+#endif
+#ifndef TERN_WITHOUT_RSS
+	/** @rwqs: work queues by number, for events */
+	struct xarray rwqs;
+#endif
+#ifndef TERN_WITHOUT_SPEED
+	/** @speed: of the link in Mbit/s as of the last event, 0 without a link */
+	u32 speed;
+#endif
+#ifndef TERN_WITHOUT_OPT_COUNTERS
+	/**
+	 * @optional_base: value of the device's counter when the optional counter
+	 * was enabled; under the lock of ib_core's statistics
+	 */
+	u64 optional_base[TERN_NUM_OPTIONAL];
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	/** @clock: the clock page */
 	struct tern_clock clock;
 #endif
-	struct xarray odps;
-	struct tern_eq *fault_eq;
-	struct work_struct fault_work;
-	struct workqueue_struct *fault_wq;
-	struct mutex fault_lock;	/* see above */
-	struct xarray queued_faults;
-	u32 speed;
-	u64 optional_base[TERN_NUM_OPTIONAL];
 };
 
 /* Contents of a mapping, returned to the device after the last unmap. */
 enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
+#ifndef TERN_WITHOUT_DV
+	TERN_MMAP_DM_OP,
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	TERN_MMAP_CLOCK,
 #endif
-	TERN_MMAP_DM_OP,
 };
 
 /**
@@ -169,15 +179,19 @@ enum tern_mmap_type {
  * @address: bus address of the first page
  * @type: contents of the pages
  * @id: the device's number for the pages
- * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds a
- *	reference
  */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
 	phys_addr_t address;
 	enum tern_mmap_type type;
 	u32 id;
+#ifndef TERN_WITHOUT_DV
+	/**
+	 * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds
+	 * a reference
+	 */
 	struct rdma_user_mmap_entry *memory;
+#endif
 };
 
 /**
@@ -186,24 +200,30 @@ struct tern_mmap_entry {
  * @uar_entry: the doorbell page
  * @record_lock: protects @record_pages and their reference counts
  * @record_pages: pinned pages that hold doorbell records
- * @pager: serves page faults of its regions, NULL without on-demand paging
- * @num_dm_ops: number of operation pages
  */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
 	struct tern_mmap_entry *uar_entry;
+	struct mutex record_lock;	/* see above */
+	struct list_head record_pages;
+#ifndef TERN_WITHOUT_ODP
+	/** @pager: serves page faults of its regions, NULL without on-demand paging */
+	struct tern_pager *pager;
+#endif
+#ifndef TERN_WITHOUT_DV
+	/** @num_dm_ops: number of operation pages */
+	atomic_t num_dm_ops;
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	/** @clock_entry: the clock page, NULL if the device has no time stamps */
 	struct tern_mmap_entry *clock_entry;
 #endif
-	struct mutex record_lock;	/* see above */
-	struct list_head record_pages;
-	struct tern_pager *pager;
-	atomic_t num_dm_ops;
 };
 
+#ifndef TERN_WITHOUT_ODP
 struct tern_odp;
 struct tern_pager;
+#endif
 struct tern_record_page;
 
 /**
@@ -242,7 +262,6 @@ struct tern_pd {
  * struct tern_mr - memory region
  * @ibmr: the MR in ib_core; lkey and rkey are the device's key
  * @umem: the pinned memory, or NULL
- * @odp: memory whose pages may be absent, or NULL
  * @dm_entry: the registered device memory, on which the region holds a
  *	reference, or NULL
  * @page_list: page with the list for REG_MR, used only for IB_MR_TYPE_MEM_REG
@@ -255,7 +274,6 @@ struct tern_pd {
 struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
-	struct tern_odp *odp;
 	struct rdma_user_mmap_entry *dm_entry;
 	struct tern_kpage page_list;
 	int access;
@@ -263,6 +281,10 @@ struct tern_mr {
 	u32 num_pages;
 	u32 max_pages;
 	u32 first_offset;
+#ifndef TERN_WITHOUT_ODP
+	/** @odp: memory whose pages may be absent, or NULL */
+	struct tern_odp *odp;
+#endif
 };
 
 /**
@@ -279,14 +301,16 @@ struct tern_mw {
  * struct tern_dm - device memory
  * @ibdm: the DM in ib_core
  * @entry: mmap entry of its pages, which owns the device's allocation
- * @ops_lock: serializes changes of @ops
- * @ops: mmap entries of its operation pages
  */
 struct tern_dm {
 	struct ib_dm ibdm;
 	struct tern_mmap_entry *entry;
+#ifndef TERN_WITHOUT_DV
+	/** @ops_lock: serializes changes of @ops */
 	struct mutex ops_lock;	/* see above */
+	/** @ops: mmap entries of its operation pages */
 	struct xarray ops;
+#endif
 };
 
 /**
@@ -313,7 +337,6 @@ struct tern_cq {
  * struct tern_srq - shared receive queue
  * @ibsrq: the SRQ in ib_core
  * @queue: memory of a user SRQ
- * @ops_umem: ring of operations on tags, NULL without tag matching
  * @kbuf: ring and record of a kernel SRQ
  * @ref: held by asynchronous events
  * @modify_lock: serializes modifications; protects the ring in @queue and @max_wr
@@ -331,7 +354,6 @@ struct tern_cq {
 struct tern_srq {
 	struct ib_srq ibsrq;
 	struct tern_uqueue queue;
-	struct ib_umem *ops_umem;
 	struct tern_kbuf kbuf;
 	struct tern_ref ref;
 	struct mutex modify_lock;	/* serializes modifications */
@@ -343,12 +365,18 @@ struct tern_srq {
 	struct tern_srq_record *record;
 	u32 pi;
 	u32 free;
+#ifndef TERN_WITHOUT_TM
+	/** @ops_umem: ring of operations on tags, NULL without tag matching */
+	struct ib_umem *ops_umem;
+#endif
 };
+#ifndef TERN_WITHOUT_XRC
 
 struct tern_xrcd {
 	struct ib_xrcd ibxrcd;
 	u32 xrcdn;
 };
+#endif
 
 /**
  * struct tern_qp - queue pair
@@ -362,7 +390,6 @@ struct tern_xrcd {
  * @dest_qpn: QP number of the peer
  * @cap: actual queue capacities
  * @sq_sig_type: which send requests generate a completion
- * @rssn: the RSS group of an RSS QP, which has none of the above
  */
 struct tern_qp {
 	struct ib_qp ibqp;
@@ -374,30 +401,16 @@ struct tern_qp {
 	u32 dest_qpn;
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
+#ifndef TERN_WITHOUT_RSS
+	/** @rssn: the RSS group of an RSS QP, which has none of the above */
 	u32 rssn;
+#endif
 #ifndef TERN_WITHOUT_APM
 	/** @path_sgid: GID of a former alternate path that the QP may use, or NULL */
 	const struct ib_gid_attr *path_sgid;
 	/** @alt_sgid: GID of the alternate path, or NULL */
 	const struct ib_gid_attr *alt_sgid;
 #endif
-};
-
-#ifndef TERN_WITHOUT_DMAH
-struct tern_dmah {
-	struct ib_dmah ibdmah;
-};
-
-#endif
-/* A counter of flows. */
-struct tern_counters {
-	struct ib_counters ibcounters;
-	u32 id;
-};
-
-/* The core keeps the table of work queues; the driver has nothing to add. */
-struct tern_rwq_ind_table {
-	struct ib_rwq_ind_table ibtable;
 };
 
 /**
@@ -461,22 +474,13 @@ static inline struct tern_srq *to_tsrq(struct ib_srq *ibsrq)
 	return container_of(ibsrq, struct tern_srq, ibsrq);
 }
 
+#ifndef TERN_WITHOUT_XRC
 static inline struct tern_xrcd *to_txrcd(struct ib_xrcd *ibxrcd)
 {
 	return container_of(ibxrcd, struct tern_xrcd, ibxrcd);
 }
 
-static inline struct tern_counters *to_tcounters(struct ib_counters *counters)
-{
-	return container_of(counters, struct tern_counters, ibcounters);
-}
-
-/* Whether the QP spreads frames over work queues and has no queues itself. */
-static inline bool tern_qp_is_rss(const struct tern_qp *qp)
-{
-	return qp->ibqp.rwq_ind_tbl;
-}
-
+#endif
 static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 {
 	return container_of(ibah, struct tern_ah, ibah);
@@ -488,25 +492,12 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 	return le64_to_cpu(dev->core->caps->flags) & cap;
 }
 
-/* Whether the device has all of the capabilities in @caps. */
-static inline bool tern_has_caps(const struct tern_ib_dev *dev, u64 caps)
-{
-	return (le64_to_cpu(dev->core->caps->flags) & caps) == caps;
-}
-
 /*
  * Tells whoever has enabled dynamic debug why a request of a user is refused.
  * Evaluates to @err.
  */
 #define tern_refuse(dev, err, format, ...) \
 	({ ibdev_dbg(&(dev)->ibdev, format "\n", ##__VA_ARGS__); (err); })
-
-/* Whether regions may be registered on demand. */
-static inline bool tern_has_odp(const struct tern_ib_dev *dev)
-{
-	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
-	       tern_has_cap(dev, TERN_CAP_ODP);
-}
 
 /* tern_ib_ref.c */
 int tern_ref_publish(struct xarray *objects, u32 id, struct tern_ref *ref);
@@ -585,10 +576,8 @@ int tern_uqueue_get(struct tern_ucontext *ucontext, struct tern_uqueue *queue,
 void tern_uqueue_put(struct tern_uqueue *queue);
 void tern_uqueue_done(struct tern_ib_dev *dev, struct tern_uqueue *queue,
 		      int err);
-#if IS_ENABLED(CONFIG_KUNIT)
 struct ib_umem *tern_record_umem(struct tern_ucontext *ucontext,
 				 unsigned long addr);
-#endif
 
 /* tern_ib_dev.c */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context);
@@ -603,8 +592,14 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr);
+
+#ifndef TERN_WITHOUT_SPEED
+/* tern_ib_speed.c */
+bool tern_ib_update_speed(struct tern_ib_dev *dev);
+void tern_ib_port_changed(struct tern_ib_dev *dev);
 int tern_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
 
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 /* tern_ib_clock.c */
 struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
@@ -621,12 +616,15 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
+#ifndef TERN_WITHOUT_IMPORT
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_ctx_defs[];
+#endif
 #ifndef TERN_WITHOUT_DMAH
-int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
-int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs);
+
+/* tern_ib_dmah.c */
+extern const struct ib_device_ops tern_dmah_ops;
 #endif
 
 /* tern_ib_mmap.c */
@@ -644,20 +642,28 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct ib_dm_alloc_attr *attr,
 			    struct uverbs_attr_bundle *attrs);
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition tern_dm_defs[];
+
+#ifndef TERN_WITHOUT_DMABUF
+/* tern_ib_dm_export.c */
 int tern_dm_export_init(struct tern_ib_dev *dev);
 int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
 		       struct phys_vec *vec, struct p2pdma_provider **provider);
 struct rdma_user_mmap_entry *
 tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset);
-extern const struct uapi_definition tern_dm_defs[];
 
+#endif
+#ifndef TERN_WITHOUT_COMP_CNTR
 /* tern_ib_comp_cntr.c */
 extern const struct ib_device_ops tern_comp_cntr_ops;
 extern const struct uapi_definition tern_comp_cntr_defs[];
 
+#endif
+#ifndef TERN_WITHOUT_QP_COUNTERS
 /* tern_ib_qp_counters.c */
 extern const struct ib_device_ops tern_qp_counter_ops;
 
+#endif
 /* tern_ib_mr.c */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
@@ -667,23 +673,32 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			       u64 virt, int access, struct ib_dmah *dmah,
 			       struct ib_udata *udata);
+#ifndef TERN_WITHOUT_DMABUF
 struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				      u64 length, u64 virt, int fd, int access,
 				      struct ib_dmah *dmah,
 				      struct uverbs_attr_bundle *attrs);
+#endif
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);
 
-/* tern_ib_odp.c, tern_ib_dmabuf.c, tern_ib_fault.c, tern_ib_pager.c */
+#ifndef TERN_WITHOUT_ODP
+/* Whether regions may be registered on demand. */
+static inline bool tern_has_odp(const struct tern_ib_dev *dev)
+{
+	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
+	       tern_has_cap(dev, TERN_CAP_ODP);
+}
+
+/* tern_ib_odp.c, tern_ib_fault.c, tern_ib_pager.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+void tern_fill_odp(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
 struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 virt, int access);
 int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
-struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
-				  u64 virt, int fd, int access);
 int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		   u32 flags, struct ib_sge *sg, u32 num_sge,
 		   struct uverbs_attr_bundle *attrs);
@@ -694,18 +709,22 @@ struct tern_pager *tern_pager_alloc(struct tern_ib_dev *dev);
 void tern_pager_close(struct tern_pager *pager);
 int tern_odp_destroy(struct tern_mr *mr);
 void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd, int access);
+#ifndef TERN_WITHOUT_DMABUF
 bool tern_odp_is_dmabuf(const struct tern_odp *odp);
+
+/* tern_ib_dmabuf.c */
+struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
+				  u64 virt, int fd, int access);
+#endif
 #else
 /* tern_has_odp() is false, and no region has on-demand memory. */
-static inline struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start,
-					    u64 length, u64 virt, int access)
+static inline void tern_fill_odp(const struct tern_ib_dev *dev,
+				 struct ib_device_attr *attr)
 {
-	return ERR_PTR(-EOPNOTSUPP);
 }
 
-static inline struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset,
-						u64 length, u64 virt, int fd,
-						int access)
+static inline struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start,
+					    u64 length, u64 virt, int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }
@@ -734,15 +753,25 @@ static inline void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd,
 				       int access)
 {
 }
+#ifndef TERN_WITHOUT_DMABUF
 
 static inline bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 {
 	return false;
 }
+
+static inline struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset,
+						u64 length, u64 virt, int fd,
+						int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+#endif
 #endif
 /* Used only where tern_has_odp() may be true. */
 extern const struct ib_device_ops tern_dev_odp_ops;
 
+#endif
 /* tern_ib_cq.c */
 int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct uverbs_attr_bundle *attrs);
@@ -756,9 +785,7 @@ int tern_ib_create_eqs(struct tern_ib_dev *dev);
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev);
 void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 		   enum ib_event_type event);
-#if IS_ENABLED(CONFIG_KUNIT)
 void tern_completion_event(void *context, const struct tern_eqe *eqe);
-#endif
 
 /* tern_ib_qp.c */
 int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
@@ -773,29 +800,6 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
-/* tern_ib_wq.c */
-struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
-			     struct ib_udata *udata);
-int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
-int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
-		   struct ib_udata *udata);
-int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
-			      struct ib_rwq_ind_table_init_attr *attr,
-			      struct ib_udata *udata);
-int tern_destroy_rwq_ind_table(struct ib_rwq_ind_table *table);
-void tern_rwq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation);
-
-/* tern_ib_flow.c */
-struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
-				 struct ib_udata *udata);
-int tern_destroy_flow(struct ib_flow *ibflow);
-int tern_create_counters(struct ib_counters *ibcounters,
-			 struct uverbs_attr_bundle *attrs);
-int tern_destroy_counters(struct ib_counters *ibcounters);
-int tern_read_counters(struct ib_counters *ibcounters,
-		       struct ib_counters_read_attr *attr,
-		       struct uverbs_attr_bundle *attrs);
-
 /* tern_ib_srq.c */
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		    struct ib_udata *udata);
@@ -809,8 +813,25 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event);
 bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
 			  struct tern_posted *posted);
-int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
-int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+#ifndef TERN_WITHOUT_TM
+
+/* tern_ib_tm.c */
+bool tern_has_tm(const struct tern_ib_dev *dev);
+void tern_fill_tm(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
+int tern_check_tm(const struct tern_ib_dev *dev,
+		  const struct ib_srq_init_attr *attr);
+bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags);
+int tern_tm_get_ops(struct tern_ib_dev *dev, struct tern_srq *srq,
+		    const struct ib_srq_init_attr *attr,
+		    const struct tern_ureq_create_srq *req, u32 uar,
+		    struct tern_cmd_create_srq *cmd, struct tern_table *table);
+void tern_tm_put_ops(struct tern_srq *srq, struct tern_table *table, int err);
+#endif
+#ifndef TERN_WITHOUT_XRC
+
+/* tern_ib_xrc.c */
+extern const struct ib_device_ops tern_xrc_ops;
+#endif
 
 /* tern_ib_ah.c */
 int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
@@ -827,15 +848,19 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values);
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index);
+#ifndef TERN_WITHOUT_OPT_COUNTERS
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 			bool enable);
+#endif
 
+#ifndef TERN_WITHOUT_MAD
 /* tern_ib_mad.c */
 int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
 		     const struct ib_wc *in_wc, const struct ib_grh *in_grh,
 		     const struct ib_mad *in, struct ib_mad *out,
 		     size_t *out_size, u16 *pkey_index);
 
+#endif
 /* tern_ib_restrack.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);

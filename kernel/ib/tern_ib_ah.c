@@ -5,7 +5,6 @@
  * must not sleep.
  */
 
-#include <kunit/visibility.h>
 #include <linux/etherdevice.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -51,7 +50,6 @@ int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
 	ether_addr_copy(av->dmac, attr->roce.dmac);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_av_from_attr);
 
 /**
  * tern_av_to_attr() - convert an address vector to address attributes
@@ -72,7 +70,6 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 			av->traffic_class);
 	ether_addr_copy(attr->roce.dmac, av->dmac);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_av_to_attr);
 
 /**
  * tern_create_ah() - create an address handle

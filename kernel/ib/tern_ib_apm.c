@@ -6,7 +6,6 @@
  * to the source GID.
  */
 
-#include <kunit/visibility.h>
 #include <linux/minmax.h>
 
 #include <rdma/ib_cache.h>
@@ -112,10 +111,11 @@ void tern_alt_path_put(struct tern_alt_path *alt)
 
 /* Fills in the alternate path and the migration state if they are given. */
 void tern_alt_path_to_dev(const struct tern_qp *qp,
-			  const struct ib_qp_attr *attr, int mask, u32 dest_qpn,
+			  const struct ib_qp_attr *attr, int mask,
 			  const struct tern_alt_path *alt,
 			  struct tern_qp_alt *to)
 {
+	u32 dest_qpn = mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dest_qpn;
 	u32 flow_label = le32_to_cpu(alt->dev.av.flow_label);
 	u16 udp_sport;
 
@@ -175,4 +175,3 @@ void tern_alt_path_to_attr(const struct tern_qp_alt *from,
 	attr->alt_port_num = from->port;
 	attr->alt_timeout = from->timeout;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_alt_path_to_attr);

@@ -19,7 +19,7 @@ int tern_alt_path_get(struct ib_qp *ibqp, const struct tern_ureq_modify_qp *req,
 		      struct tern_alt_path *alt);
 void tern_alt_path_put(struct tern_alt_path *alt);
 void tern_alt_path_to_dev(const struct tern_qp *qp,
-			  const struct ib_qp_attr *attr, int mask, u32 dest_qpn,
+			  const struct ib_qp_attr *attr, int mask,
 			  const struct tern_alt_path *alt,
 			  struct tern_qp_alt *to);
 void tern_alt_path_loaded(struct tern_ib_dev *dev, struct tern_qp *qp,

@@ -4,7 +4,6 @@
  * time without a register access.
  */
 
-#include <kunit/visibility.h>
 #include <linux/gfp.h>
 #include <linux/math64.h>
 #include <linux/timekeeping.h>
@@ -71,7 +70,6 @@ struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
 		.wall_ns = wall_ns,
 	};
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_clock_next);
 
 /* Readers retry if the sequence number is odd or has changed. */
 static void tern_clock_write(struct tern_clock_page *page,

@@ -4,7 +4,6 @@
  * rights in commands.
  */
 
-#include <kunit/visibility.h>
 
 #include "tern_ib.h"
 
@@ -30,7 +29,6 @@ u32 tern_mr_access(int access)
 
 	return result;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
 
 /**
  * tern_ib_create() - create an object in the device
@@ -79,7 +77,6 @@ int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 	*generation = le32_to_cpu(rsp.generation);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_ib_create_gen);
 
 /**
  * tern_ib_destroy() - destroy an object in the device

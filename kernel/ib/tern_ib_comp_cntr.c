@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Completion counters: counts of completions in user memory or in dma-bufs. */
 
-#include <kunit/visibility.h>
 
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
@@ -191,7 +190,6 @@ const struct ib_device_ops tern_comp_cntr_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_comp_cntr, tern_comp_cntr, ibcc),
 };
-EXPORT_SYMBOL_IF_KUNIT(tern_comp_cntr_ops);
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_comp_cntr_create,
 			     UVERBS_OBJECT_COMP_CNTR,

@@ -4,7 +4,6 @@
  * tern_ib_poll.c.
  */
 
-#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 
@@ -26,8 +25,7 @@ static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn,
 }
 
 /* Hard interrupt context. Events of destroyed CQs are ignored. */
-VISIBLE_IF_KUNIT void tern_completion_event(void *context,
-					    const struct tern_eqe *eqe)
+void tern_completion_event(void *context, const struct tern_eqe *eqe)
 {
 	struct tern_ib_dev *dev = context;
 	struct tern_cq *cq;
@@ -44,7 +42,6 @@ VISIBLE_IF_KUNIT void tern_completion_event(void *context,
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	tern_ref_put(&cq->ref);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_completion_event);
 
 /**
  * tern_cq_event() - report an asynchronous event of a CQ to its owner
@@ -73,7 +70,6 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 		tern_kcq_mark_lost(cq);
 	tern_ref_put(&cq->ref);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_cq_event);
 
 /**
  * tern_ib_create_eqs() - create a completion EQ for each completion vector

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Device memory: allocations in BAR4. tern_ib_mr.c registers them. Other devices
- * use them as dma-bufs: ib_core is the exporter, and revokes the memory when the
- * context or the device goes.
+ * Device memory: allocations in BAR4. tern_ib_mr.c registers them.
  *
  * An allocation belongs to its mmap entry. It returns to the device once the
  * entry is removed and no mapping or region uses it.
  */
 
-#include <linux/pci-p2pdma.h>
 #include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -16,7 +13,9 @@
 #include <rdma/uverbs_named_ioctl.h>
 
 #include "tern_ib.h"
+#ifndef TERN_WITHOUT_DV
 #include "tern_ib_dv.h"
+#endif
 #include "tern_ib_limits.h"
 
 static struct tern_mmap_entry *tern_dm_create(struct tern_ib_dev *dev,
@@ -99,7 +98,9 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 	}
 
 	dm->entry = entry;
+#ifndef TERN_WITHOUT_DV
 	tern_dm_ops_init(dm);
+#endif
 	resp = tern_dm_resp(dm);
 	err = uverbs_copy_to_struct_or_zero(attrs, TERN_IB_ATTR_ALLOC_DM_RESP,
 					    &resp, sizeof(resp));
@@ -129,12 +130,15 @@ int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct tern_dm *dm = to_tdm(ibdm);
 
+#ifndef TERN_WITHOUT_DV
 	tern_dm_ops_remove(dm);
+#endif
 	rdma_user_mmap_entry_remove(&dm->entry->rdma_entry);
 	kfree(dm);
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /* Returns the attributes with which a process maps imported device memory. */
 static int UVERBS_HANDLER(TERN_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
 {
@@ -153,42 +157,9 @@ static int UVERBS_HANDLER(TERN_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *at
 			      sizeof(length));
 }
 
+#endif
 #define TERN_DM_RESP_ATTR \
 	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_dm, mmap_size)
-
-struct rdma_user_mmap_entry *
-tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset)
-{
-	return rdma_user_mmap_entry_get_pgoff(ibucontext, offset >> PAGE_SHIFT);
-}
-
-int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
-		       struct phys_vec *vec, struct p2pdma_provider **provider)
-{
-	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
-	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
-
-	/* The other pages belong to one process. */
-	if (entry->type != TERN_MMAP_DM)
-		return tern_refuse(dev, -EINVAL, "no device memory to export");
-
-	*provider = pcim_p2pdma_provider(dev->core->pdev, TERN_BAR_DM);
-	/* The kernel has no peer-to-peer DMA. */
-	if (!*provider)
-		return tern_refuse(dev, -EOPNOTSUPP, "no peer-to-peer DMA");
-
-	vec->paddr = entry->address;
-	vec->len = rdma_entry->npages * PAGE_SIZE;
-	return 0;
-}
-
-/* Prepares the BARs for peer-to-peer DMA. Returns 0 or a negative errno. */
-int tern_dm_export_init(struct tern_ib_dev *dev)
-{
-	int err = pcim_p2pdma_init(dev->core->pdev);
-
-	return err == -EOPNOTSUPP ? 0 : err;
-}
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_dm_alloc, UVERBS_OBJECT_DM,
 			     UVERBS_METHOD_DM_ALLOC,
@@ -196,6 +167,7 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_dm_alloc, UVERBS_OBJECT_DM,
 						 TERN_DM_RESP_ATTR,
 						 UA_MANDATORY));
 
+#ifndef TERN_WITHOUT_IMPORT
 DECLARE_UVERBS_NAMED_METHOD(TERN_IB_METHOD_DM_QUERY,
 			    UVERBS_ATTR_IDR(TERN_IB_ATTR_QUERY_DM_HANDLE,
 					    UVERBS_OBJECT_DM,
@@ -210,8 +182,11 @@ DECLARE_UVERBS_NAMED_METHOD(TERN_IB_METHOD_DM_QUERY,
 DECLARE_UVERBS_GLOBAL_METHODS(UVERBS_OBJECT_DM,
 			      &UVERBS_METHOD(TERN_IB_METHOD_DM_QUERY));
 
+#endif
 const struct uapi_definition tern_dm_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &tern_dm_alloc),
+#ifndef TERN_WITHOUT_IMPORT
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(UVERBS_OBJECT_DM),
+#endif
 	{}
 };

@@ -4,7 +4,6 @@
  * ports, operations on device memory.
  */
 
-#include <kunit/visibility.h>
 
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
@@ -58,8 +57,8 @@ static int tern_key_access_flags(u32 access)
  * Return: 0; -ENOENT if the PD has no such key, whether another one has or not;
  * or another negative errno.
  */
-VISIBLE_IF_KUNIT int tern_query_key(struct ib_pd *ibpd, u32 key,
-				    struct tern_uresp_query_key *resp)
+int tern_query_key(struct ib_pd *ibpd, u32 key,
+		   struct tern_uresp_query_key *resp)
 {
 	struct tern_rsp_mr rsp;
 	int err;
@@ -84,7 +83,6 @@ VISIBLE_IF_KUNIT int tern_query_key(struct ib_pd *ibpd, u32 key,
 	};
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_query_key);
 
 static int UVERBS_HANDLER(TERN_IB_METHOD_PD_QUERY_KEY)(struct uverbs_attr_bundle *attrs)
 {
@@ -140,7 +138,7 @@ static struct tern_qp *tern_real_qp(struct ib_qp *ibqp)
  * -EINVAL for port 0 and for a QP that is neither in RTS nor in SQD; or another
  * negative errno.
  */
-VISIBLE_IF_KUNIT int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport)
+int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport)
 {
 	struct tern_qp *qp = tern_real_qp(ibqp);
 	struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
@@ -164,7 +162,6 @@ VISIBLE_IF_KUNIT int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport)
 
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_set_sport);
 
 /**
  * tern_qp_get_sport() - query the UDP source port of a connected QP
@@ -174,7 +171,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_qp_set_sport);
  * Return: 0; -EOPNOTSUPP for a type without a path; -EINVAL for a QP that is not
  * connected; or another negative errno.
  */
-VISIBLE_IF_KUNIT int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport)
+int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport)
 {
 	struct tern_qp *qp = tern_real_qp(ibqp);
 	struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
@@ -196,7 +193,6 @@ VISIBLE_IF_KUNIT int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport)
 	*sport = le16_to_cpu(rsp.attr.av.udp_sport);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_get_sport);
 
 static int UVERBS_HANDLER(TERN_IB_METHOD_QP_SET_SPORT)(struct uverbs_attr_bundle *attrs)
 {

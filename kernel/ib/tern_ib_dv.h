@@ -10,11 +10,9 @@ void tern_dm_ops_remove(struct tern_dm *dm);
 extern const struct uapi_definition tern_dv_defs[];
 
 /* The methods, as their KUnit tests call them. */
-#if IS_ENABLED(CONFIG_KUNIT)
 int tern_query_key(struct ib_pd *ibpd, u32 key,
 		   struct tern_uresp_query_key *resp);
 int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport);
 int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport);
-#endif
 
 #endif /* TERN_IB_DV_H */

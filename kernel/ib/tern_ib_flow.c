@@ -4,7 +4,6 @@
  * to UD QPs, or that drop or count frames which raw packet QPs send.
  */
 
-#include <kunit/visibility.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -354,9 +353,8 @@ static void tern_flow_egress(const struct ib_flow_attr *attr,
  * -EOPNOTSUPP for an unsupported spec or flag, -EINVAL for specs or flags that
  * contradict each other.
  */
-VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct tern_ib_dev *dev,
-					 const struct ib_flow_attr *attr,
-					 struct tern_cmd_create_flow *cmd)
+int tern_flow_from_attr(const struct tern_ib_dev *dev,
+			const struct ib_flow_attr *attr, struct tern_cmd_create_flow *cmd)
 {
 	bool drop;
 	int err;
@@ -401,7 +399,6 @@ VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct tern_ib_dev *dev,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_flow_from_attr);
 
 /**
  * tern_create_flow() - create a flow
@@ -458,7 +455,6 @@ struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
 
 	return &flow->ibflow;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_create_flow);
 
 int tern_destroy_flow(struct ib_flow *ibflow)
 {
@@ -470,7 +466,6 @@ int tern_destroy_flow(struct ib_flow *ibflow)
 	kfree(flow);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_destroy_flow);
 
 /* ---- counters ---- */
 
@@ -481,9 +476,8 @@ int tern_create_counters(struct ib_counters *ibcounters,
 			      TERN_CMD_CREATE_FLOW_COUNTER, NULL, 0,
 			      &to_tcounters(ibcounters)->id);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_create_counters);
 
-int tern_destroy_counters(struct ib_counters *ibcounters)
+static int tern_destroy_counters(struct ib_counters *ibcounters)
 {
 	/* If a live device refuses, it keeps the counter until its next reset. */
 	tern_ib_destroy(to_tdev(ibcounters->device),
@@ -522,4 +516,13 @@ int tern_read_counters(struct ib_counters *ibcounters,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_read_counters);
+
+const struct ib_device_ops tern_flow_ops = {
+	.create_counters = tern_create_counters,
+	.create_flow = tern_create_flow,
+	.destroy_counters = tern_destroy_counters,
+	.destroy_flow = tern_destroy_flow,
+	.read_counters = tern_read_counters,
+
+	INIT_RDMA_OBJ_SIZE(ib_counters, tern_counters, ibcounters),
+};

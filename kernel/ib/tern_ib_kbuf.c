@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Memory of kernel queues: pages of coherent memory, allocated one by one. */
 
+#ifndef TERN_WITHOUT_KUNIT
 #include <kunit/static_stub.h>
-#include <kunit/visibility.h>
+#endif
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
@@ -15,24 +16,23 @@
 #define TERN_COHERENT_GFP	(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /* Allocates zeroed memory that the device reads and writes. */
-VISIBLE_IF_KUNIT void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
-					   dma_addr_t *dma)
+void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size, dma_addr_t *dma)
 {
+#ifndef TERN_WITHOUT_KUNIT
 	KUNIT_STATIC_STUB_REDIRECT(tern_coherent_alloc, dev, size, dma);
-
+#endif
 	return dma_alloc_coherent(&dev->core->pdev->dev, size, dma,
 				  TERN_COHERENT_GFP);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_coherent_alloc);
 
-VISIBLE_IF_KUNIT void tern_coherent_free(struct tern_ib_dev *dev, size_t size,
-					 void *cpu, dma_addr_t dma)
+void tern_coherent_free(struct tern_ib_dev *dev, size_t size, void *cpu,
+			dma_addr_t dma)
 {
+#ifndef TERN_WITHOUT_KUNIT
 	KUNIT_STATIC_STUB_REDIRECT(tern_coherent_free, dev, size, cpu, dma);
-
+#endif
 	dma_free_coherent(&dev->core->pdev->dev, size, cpu, dma);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_coherent_free);
 
 static void tern_report_kept(struct tern_ib_dev *dev, size_t size, int err)
 {
@@ -130,7 +130,6 @@ err_free_pages:
 	tern_kbuf_free(dev, kbuf);
 	return -ENOMEM;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_alloc);
 
 /**
  * tern_kbuf_free() - free the memory of a kernel queue
@@ -151,7 +150,6 @@ void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 	kvfree(kbuf->pages);
 	kbuf->pages = NULL;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_free);
 
 /**
  * tern_kbuf_done() - free the memory of a destroyed object
@@ -174,4 +172,3 @@ void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 		kbuf->pages = NULL;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_done);

@@ -45,12 +45,10 @@ int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 		    u64 ring_size, size_t record_size);
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
-#if IS_ENABLED(CONFIG_KUNIT)
 void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
 			  dma_addr_t *dma);
 void tern_coherent_free(struct tern_ib_dev *dev, size_t size, void *cpu,
 			dma_addr_t dma);
-#endif
 
 /* Address of an entry that does not cross a page, at an offset in bytes. */
 static inline void *tern_kpage_at(const struct tern_kpage *pages, size_t offset)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Kernel queues: their memory, and the association of QPs with CQs. */
 
-#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
 
@@ -15,8 +14,7 @@ static_assert(BIT(TERN_RQ_STRIDE_MAX) <= PAGE_SIZE);
 static_assert(PAGE_SIZE % sizeof(struct tern_cqe) == 0);
 
 /* Maximum size in bytes of a send WQE, for any opcode. */
-VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
-					    u32 max_inline)
+size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge, u32 max_inline)
 {
 	size_t data = max_t(size_t, max_inline,
 			    max_sge * sizeof(struct tern_sge));
@@ -32,17 +30,15 @@ VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
 	bytes = max(bytes, sizeof(struct tern_reg_seg));
 	return sizeof(struct tern_sq_hdr) + bytes;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_send_wqe_bytes);
 
 /* Log2 of the slot size for receive WQEs of @max_sge SGEs. */
-VISIBLE_IF_KUNIT u8 tern_recv_stride(u32 max_sge)
+u8 tern_recv_stride(u32 max_sge)
 {
 	size_t bytes = sizeof(struct tern_rq_hdr) +
 		       max_sge * sizeof(struct tern_sge);
 
 	return max_t(u8, order_base_2(bytes), TERN_RQ_STRIDE_MIN);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
 
 /**
  * tern_kcq_init() - allocate the memory of a kernel CQ
@@ -76,7 +72,6 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	cmd->log_size = kcq->log_size;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kcq_init);
 
 static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 {
@@ -157,7 +152,6 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 	cap->max_recv_wr = BIT(rq->log_size);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kqp_init);
 
 static int tern_kcq_add(struct ib_cq *ibcq, struct tern_qp *qp)
 {
@@ -202,7 +196,6 @@ void tern_kqp_detach(struct tern_qp *qp)
 	if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
 		tern_kcq_remove(qp->ibqp.recv_cq, qp);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kqp_detach);
 
 static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq,
 			  struct tern_qp *qp, __le32 *index)

@@ -4,7 +4,6 @@
  * against them. Checks of QPs are in tern_ib_qp_util.c.
  */
 
-#include <kunit/visibility.h>
 #include <linux/limits.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -12,6 +11,9 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
+#ifndef TERN_WITHOUT_RAW
+#include "tern_ib_raw.h"
+#endif
 
 /**
  * tern_exceeds() - compare a value of a request with its limit
@@ -31,7 +33,6 @@ bool tern_exceeds(const struct tern_ib_dev *dev, const char *name, u64 value,
 	ibdev_dbg(&dev->ibdev, "%s %llu exceeds %llu\n", name, value, limit);
 	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_exceeds);
 
 /* Whether reserved @bytes of a request are not 0, so that it must be refused. */
 bool tern_reserved_set(const struct tern_ib_dev *dev, const void *bytes,
@@ -43,14 +44,12 @@ bool tern_reserved_set(const struct tern_ib_dev *dev, const void *bytes,
 	ibdev_dbg(&dev->ibdev, "reserved bytes of the request are not 0\n");
 	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_reserved_set);
 
 /* Whether doorbell page @uar is inside the BAR and is not the kernel's own. */
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
 {
 	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_uar_ok);
 
 /* Whether @len is @need bytes, rounded up to whole pages at most. */
 bool tern_queue_len_ok(u64 len, u64 need)
@@ -58,7 +57,6 @@ bool tern_queue_len_ok(u64 len, u64 need)
 	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
 	       len <= U32_MAX;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_queue_len_ok);
 
 /* Whether a receive WQE of @max_sge SGEs fits 1 << @log_stride bytes. */
 bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
@@ -68,7 +66,6 @@ bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
 	       sizeof(struct tern_rq_hdr) +
 	       (u64)max_sge * sizeof(struct tern_sge) <= BIT(log_stride);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rq_stride_ok);
 
 /* The list that a work request registers is contiguous: it is one page. */
 u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps)
@@ -76,7 +73,6 @@ u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps)
 	return min_t(u32, le32_to_cpu(caps->max_fast_reg_pages),
 		     PAGE_SIZE / sizeof(__le64));
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_max_fast_reg_pages);
 
 /* Device limits, without those that depend on a capability. */
 void tern_fill_limits(const struct tern_rsp_caps *caps,
@@ -102,7 +98,6 @@ void tern_fill_limits(const struct tern_rsp_caps *caps,
 	attr->max_pkeys = 1;
 	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_fill_limits);
 
 /* Maximum size of a device memory allocation, which consists of whole pages. */
 static u64 tern_max_dm_size(const struct tern_core *core)
@@ -127,41 +122,6 @@ static void tern_fill_mw_dm(const struct tern_ib_dev *dev,
 		attr->max_dm_size = tern_max_dm_size(dev->core);
 }
 
-#define TERN_ODP_REQUESTER	IB_ODP_SUPPORT_SEND
-#define TERN_ODP_RELIABLE	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
-				 IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ | \
-				 IB_ODP_SUPPORT_SRQ_RECV)
-
-/*
- * On-demand paging. An unreliable transport loses the message for which its
- * receiver faults, so only sends are supported there.
- */
-static void tern_fill_odp(const struct tern_ib_dev *dev,
-			  struct ib_device_attr *attr)
-{
-	struct ib_odp_caps *caps = &attr->odp_caps;
-	u32 reliable = TERN_ODP_RELIABLE;
-
-	if (!tern_has_odp(dev))
-		return;
-
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
-		reliable |= IB_ODP_SUPPORT_ATOMIC;
-	if (tern_has_cap(dev, TERN_CAP_FLUSH))
-		reliable |= IB_ODP_SUPPORT_FLUSH;
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
-		reliable |= IB_ODP_SUPPORT_ATOMIC_WRITE;
-
-	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
-	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
-	caps->per_transport_caps.rc_odp_caps = reliable;
-	caps->per_transport_caps.uc_odp_caps = TERN_ODP_REQUESTER;
-	if (tern_has_cap(dev, TERN_CAP_UD))
-		caps->per_transport_caps.ud_odp_caps = TERN_ODP_REQUESTER;
-	if (tern_has_cap(dev, TERN_CAP_XRC))
-		caps->per_transport_caps.xrc_odp_caps = reliable;
-}
-
 /* The device clock counts nanoseconds. */
 #define TERN_CLOCK_KHZ		1000000
 
@@ -180,57 +140,6 @@ static void tern_fill_cq(const struct tern_ib_dev *dev,
 	}
 }
 
-/* Whether SRQs may match tags. */
-static bool tern_has_tm(const struct tern_ib_dev *dev)
-{
-	return tern_has_cap(dev, TERN_CAP_SRQ) && dev->core->caps->max_tags;
-}
-
-/* Tag matching, which is for reliable connections only. */
-static void tern_fill_tm(const struct tern_ib_dev *dev,
-			 struct ib_device_attr *attr)
-{
-	if (!tern_has_tm(dev))
-		return;
-
-	attr->tm_caps = (struct ib_tm_caps){
-		.max_rndv_hdr_size = TERN_TM_MAX_RNDV,
-		.max_num_tags = le16_to_cpu(dev->core->caps->max_tags),
-		.flags = IB_TM_CAP_RNDV_RC,
-		.max_ops = BIT(TERN_TM_MAX_LOG_OPS),
-		.max_sge = TERN_TM_MAX_SGE,
-	};
-}
-
-/* Device attributes of raw packet QPs, work queues and flows. */
-VISIBLE_IF_KUNIT void tern_fill_raw(const struct tern_ib_dev *dev,
-				    struct ib_device_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-
-	if (tern_has_cap(dev, TERN_CAP_RAW_QP))
-		attr->max_raw_ethy_qp = tern_limit(caps->max_qp);
-
-	if (tern_has_caps(dev, TERN_CAPS_RAW_OFFLOAD)) {
-		attr->raw_packet_caps = IB_RAW_PACKET_CAP_CVLAN_STRIPPING |
-					IB_RAW_PACKET_CAP_SCATTER_FCS |
-					IB_RAW_PACKET_CAP_IP_CSUM;
-		attr->device_cap_flags |= IB_DEVICE_RAW_IP_CSUM |
-					  IB_DEVICE_RAW_SCATTER_FCS;
-	}
-
-	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING)) {
-		attr->device_cap_flags |= IB_DEVICE_MANAGED_FLOW_STEERING;
-		attr->max_wq_type_rq = tern_limit(caps->max_qp);
-		attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
-		attr->rss_caps.max_rwq_indirection_tables =
-			tern_limit(caps->max_rss);
-		attr->rss_caps.max_rwq_indirection_table_size =
-			TERN_RSS_ENTRIES;
-	}
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_fill_raw);
-
 /* Attributes that depend on a capability; limits are 0 without it. */
 void tern_fill_optional(const struct tern_ib_dev *dev,
 			struct ib_device_attr *attr)
@@ -244,7 +153,6 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 #ifndef TERN_WITHOUT_APM
 	if (tern_has_cap(dev, TERN_CAP_APM))
 		attr->device_cap_flags |= IB_DEVICE_AUTO_PATH_MIG;
-
 #endif
 	/* No persistent memory: FLUSH supports global visibility only. */
 	if (tern_has_cap(dev, TERN_CAP_FLUSH))
@@ -266,8 +174,16 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 
 	tern_fill_mw_dm(dev, attr);
 	tern_fill_cq(dev, attr);
-	tern_fill_odp(dev, attr);
+#ifndef TERN_WITHOUT_ODP
+	if (tern_has_odp(dev))
+		tern_fill_odp(dev, attr);
+#endif
+#ifndef TERN_WITHOUT_RAW
 	tern_fill_raw(dev, attr);
+#endif
+#ifndef TERN_WITHOUT_RSS
+	tern_fill_rss(dev, attr);
+#endif
 
 	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
 		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
@@ -283,14 +199,16 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
 		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
 	}
-	tern_fill_tm(dev, attr);
 	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
 		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
-
+#ifndef TERN_WITHOUT_TM
+	tern_fill_tm(dev, attr);
+#endif
+#ifndef TERN_WITHOUT_XRC
 	if (tern_has_cap(dev, TERN_CAP_XRC))
 		attr->device_cap_flags |= IB_DEVICE_XRC;
+#endif
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_fill_optional);
 
 /* Capabilities that only the provider uses: user verbs and the data path. */
 u32 tern_uctx_caps(const struct tern_ib_dev *dev)
@@ -309,31 +227,38 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_FLUSH;
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
 		caps |= TERN_UCTX_CAP_ATOMIC_WRITE;
-	if (tern_has_caps(dev, TERN_CAPS_RAW_OFFLOAD))
-		caps |= TERN_UCTX_CAP_RAW_OFFLOAD;
-	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
-		caps |= TERN_UCTX_CAP_RSS;
-	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING | TERN_CAP_RSS_TUNNEL))
-		caps |= TERN_UCTX_CAP_RSS_TUNNEL;
 	if (tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
 		caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
-	if (tern_has_cap(dev, TERN_CAP_ECE))
-		caps |= TERN_UCTX_CAP_ECE;
-	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
-		caps |= TERN_UCTX_CAP_RATE_LIMIT;
+#ifndef TERN_WITHOUT_RAW
+	caps |= tern_raw_uctx_caps(dev);
+#endif
+#ifndef TERN_WITHOUT_RSS
+	caps |= tern_rss_uctx_caps(dev);
+#endif
+#ifndef TERN_WITHOUT_TM
 	if (tern_has_tm(dev))
 		caps |= TERN_UCTX_CAP_TM;
+#endif
+#ifndef TERN_WITHOUT_ECE
+	if (tern_has_cap(dev, TERN_CAP_ECE))
+		caps |= TERN_UCTX_CAP_ECE;
+#endif
+#ifndef TERN_WITHOUT_RATE
+	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		caps |= TERN_UCTX_CAP_RATE_LIMIT;
+#endif
+#ifndef TERN_WITHOUT_DV
 	if (tern_has_cap(dev, TERN_CAP_DM_OPS))
 		caps |= TERN_UCTX_CAP_DM_OPS;
 	if (tern_has_cap(dev, TERN_CAP_UDP_SPORT))
 		caps |= TERN_UCTX_CAP_UDP_SPORT;
+#endif
 
 	return caps;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_uctx_caps);
 
 /* IB_UVERBS_CQ_FLAGS_* that a user CQ may have. */
-VISIBLE_IF_KUNIT u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
+u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
 {
 	u32 flags = 0;
 
@@ -345,7 +270,6 @@ VISIBLE_IF_KUNIT u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
 
 	return flags;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_user_cq_flags);
 
 /* Whether 1 << @log_size CQEs fit the buffer and satisfy the request. */
 bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
@@ -358,7 +282,6 @@ bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
 	       tern_queue_len_ok(buf_len,
 				 (u64)sizeof(struct tern_cqe) << log_size);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_cq_size_ok);
 
 /*
  * Returns 0, -EOPNOTSUPP for unsupported flags, -EINVAL if the queue is too
@@ -380,7 +303,6 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_check_create_cq);
 
 /*
  * Returns 0, -EOPNOTSUPP for an unsupported type, -EINVAL for invalid or
@@ -390,10 +312,14 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 			  const struct ib_srq_init_attr *attr)
 {
 	const struct tern_rsp_caps *caps = dev->core->caps;
+#ifndef TERN_WITHOUT_TM
+	int err;
+#endif
 
 	switch (attr->srq_type) {
 	case IB_SRQT_BASIC:
 		break;
+#ifndef TERN_WITHOUT_XRC
 	case IB_SRQT_XRC:
 		if (!tern_has_cap(dev, TERN_CAP_XRC))
 			return tern_refuse(dev, -EOPNOTSUPP, "no XRC");
@@ -401,17 +327,14 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 			return tern_refuse(dev, -EINVAL,
 					   "XRC SRQ without domain or CQ");
 		break;
+#endif
+#ifndef TERN_WITHOUT_TM
 	case IB_SRQT_TM:
-		if (!tern_has_tm(dev))
-			return tern_refuse(dev, -EOPNOTSUPP, "no tag matching");
-		if (!attr->ext.cq || !attr->ext.tag_matching.max_num_tags)
-			return tern_refuse(dev, -EINVAL,
-					   "tag matching without CQ or tags");
-		if (tern_exceeds(dev, "max_num_tags",
-				 attr->ext.tag_matching.max_num_tags,
-				 le16_to_cpu(caps->max_tags)))
-			return -EINVAL;
+		err = tern_check_tm(dev, attr);
+		if (err)
+			return err;
 		break;
+#endif
 	default:
 		return tern_refuse(dev, -EOPNOTSUPP, "SRQ type %d",
 				   attr->srq_type);
@@ -427,7 +350,6 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_check_create_srq);
 
 /* Whether 1 << @log_size slots fit the buffer and satisfy the request. */
 bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
@@ -439,25 +361,6 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
 	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride));
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_srq_size_ok);
-
-/*
- * Whether the operation ring matches its declared size, or does not exist if the
- * SRQ has no tags.
- */
-bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags)
-{
-	if (memchr_inv(req->reserved_188, 0, sizeof(req->reserved_188)))
-		return false;
-	if (!tags)
-		return !req->ops_addr && !req->ops_len && !req->log_ops;
-
-	return req->log_ops <= TERN_TM_MAX_LOG_OPS &&
-	       tern_queue_len_ok(req->ops_len,
-				 (u64)sizeof(struct tern_tm_op) <<
-					 req->log_ops);
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_tm_ring_ok);
 
 /*
  * Returns 0, -EINVAL for length 0 or an alignment that exceeds that of the
@@ -472,7 +375,6 @@ int tern_check_alloc_dm(const struct tern_core *core,
 
 	return attr->length <= tern_max_dm_size(core) ? 0 : -ENOMEM;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_check_alloc_dm);
 
 /* Translates IB_MR_REREG_* to TERN_REREG_*. */
 u32 tern_rereg_mask(int flags)
@@ -488,7 +390,6 @@ u32 tern_rereg_mask(int flags)
 
 	return mask;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rereg_mask);
 
 /* Whether the device returned enough whole pages inside the BAR. */
 bool tern_dm_rsp_ok(const struct tern_core *core,
@@ -499,4 +400,3 @@ bool tern_dm_rsp_ok(const struct tern_core *core,
 	return PAGE_ALIGNED(offset) && PAGE_ALIGNED(size) && size >= length &&
 	       offset <= core->dm_size && size <= core->dm_size - offset;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_dm_rsp_ok);

@@ -34,7 +34,6 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 			 const struct tern_ureq_create_cq *req);
 int tern_check_create_srq(struct tern_ib_dev *dev,
 			  const struct ib_srq_init_attr *attr);
-bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags);
 bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 		      unsigned int log_size, unsigned int log_stride,
 		      u32 max_wr);
@@ -43,9 +42,6 @@ int tern_check_alloc_dm(const struct tern_core *core,
 u32 tern_rereg_mask(int flags);
 bool tern_dm_rsp_ok(const struct tern_core *core,
 		    const struct tern_rsp_alloc_dm *rsp, u64 length);
-#if IS_ENABLED(CONFIG_KUNIT)
 u32 tern_user_cq_flags(const struct tern_ib_dev *dev);
-void tern_fill_raw(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
-#endif
 
 #endif /* TERN_IB_LIMITS_H */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Performance management (IBTA 16.1): the port's counters by MAD and in sysfs. */
 
-#include <kunit/visibility.h>
 
 #include <rdma/ib_pma.h>
 
@@ -127,4 +126,3 @@ int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
 
 	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_process_mad);

@@ -8,7 +8,12 @@
 #include <linux/module.h>
 
 #include "tern_ib.h"
+#ifndef TERN_WITHOUT_DV
 #include "tern_ib_dv.h"
+#endif
+#ifndef TERN_WITHOUT_RSS
+#include "tern_ib_raw.h"
+#endif
 
 static const struct ib_device_ops tern_dev_ops = {
 	.owner = THIS_MODULE,
@@ -17,18 +22,12 @@ static const struct ib_device_ops tern_dev_ops = {
 	.uverbs_robust_udata = 1,
 
 	.add_gid = tern_add_gid,
-#ifndef TERN_WITHOUT_DMAH
-	.alloc_dmah = tern_alloc_dmah,
-#endif
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
 	.create_cq = tern_create_cq,
 	.create_qp = tern_create_qp,
 	.create_user_cq = tern_create_user_cq,
-#ifndef TERN_WITHOUT_DMAH
-	.dealloc_dmah = tern_dealloc_dmah,
-#endif
 	.dealloc_pd = tern_dealloc_pd,
 	.dealloc_ucontext = tern_dealloc_ucontext,
 	.del_gid = tern_del_gid,
@@ -50,26 +49,33 @@ static const struct ib_device_ops tern_dev_ops = {
 	.get_port_immutable = tern_get_port_immutable,
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
+#ifndef TERN_WITHOUT_OPT_COUNTERS
 	.modify_hw_stat = tern_modify_hw_stat,
+#endif
 	.modify_qp = tern_modify_qp,
 	.poll_cq = tern_poll_cq,
 	.post_recv = tern_post_recv,
 	.post_send = tern_post_send,
+#ifndef TERN_WITHOUT_MAD
 	.process_mad = tern_process_mad,
+#endif
 	.query_device = tern_query_device,
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,
+#ifndef TERN_WITHOUT_SPEED
 	.query_port_speed = tern_query_port_speed,
+#endif
 	.query_qp = tern_query_qp,
+#ifndef TERN_WITHOUT_IMPORT
 	.query_ucontext = tern_query_ucontext,
+#endif
 	.reg_user_mr = tern_reg_user_mr,
+#ifndef TERN_WITHOUT_DMABUF
 	.reg_user_mr_dmabuf = tern_reg_user_mr_dmabuf,
+#endif
 	.req_notify_cq = tern_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
-#ifndef TERN_WITHOUT_DMAH
-	INIT_RDMA_OBJ_SIZE(ib_dmah, tern_dmah, ibdmah),
-#endif
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
@@ -78,19 +84,11 @@ static const struct ib_device_ops tern_dev_ops = {
 static const struct ib_device_ops tern_dev_dm_ops = {
 	.alloc_dm = tern_alloc_dm,
 	.dealloc_dm = tern_dealloc_dm,
+#ifndef TERN_WITHOUT_DMABUF
 	.mmap_get_pfns = tern_mmap_get_pfns,
 	.pgoff_to_mmap_entry = tern_pgoff_to_mmap_entry,
+#endif
 	.reg_dm_mr = tern_reg_dm_mr,
-};
-
-static const struct ib_device_ops tern_dev_flow_ops = {
-	.create_counters = tern_create_counters,
-	.create_flow = tern_create_flow,
-	.destroy_counters = tern_destroy_counters,
-	.destroy_flow = tern_destroy_flow,
-	.read_counters = tern_read_counters,
-
-	INIT_RDMA_OBJ_SIZE(ib_counters, tern_counters, ibcounters),
 };
 
 static const struct ib_device_ops tern_dev_frwr_ops = {
@@ -143,29 +141,18 @@ static const struct ib_device_ops tern_dev_ud_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
 };
 
-static const struct ib_device_ops tern_dev_wq_ops = {
-	.create_rwq_ind_table = tern_create_rwq_ind_table,
-	.create_wq = tern_create_wq,
-	.destroy_rwq_ind_table = tern_destroy_rwq_ind_table,
-	.destroy_wq = tern_destroy_wq,
-	.modify_wq = tern_modify_wq,
-
-	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, tern_rwq_ind_table, ibtable),
-};
-
-static const struct ib_device_ops tern_dev_xrc_ops = {
-	.alloc_xrcd = tern_alloc_xrcd,
-	.dealloc_xrcd = tern_dealloc_xrcd,
-
-	INIT_RDMA_OBJ_SIZE(ib_xrcd, tern_xrcd, ibxrcd),
-};
-
 /* Driver attributes of ib_core methods, and driver methods. */
 static const struct uapi_definition tern_uapi_defs[] = {
-	UAPI_DEF_CHAIN(tern_comp_cntr_defs),
-	UAPI_DEF_CHAIN(tern_ctx_defs),
 	UAPI_DEF_CHAIN(tern_dm_defs),
+#ifndef TERN_WITHOUT_IMPORT
+	UAPI_DEF_CHAIN(tern_ctx_defs),
+#endif
+#ifndef TERN_WITHOUT_DV
 	UAPI_DEF_CHAIN(tern_dv_defs),
+#endif
+#ifndef TERN_WITHOUT_COMP_CNTR
+	UAPI_DEF_CHAIN(tern_comp_cntr_defs),
+#endif
 	{}
 };
 
@@ -175,8 +162,6 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		u64 cap;
 		const struct ib_device_ops *ops;
 	} optional[] = {
-		{ TERN_CAP_COMP_CNTR, &tern_comp_cntr_ops },
-		{ TERN_CAP_COUNTER_SETS, &tern_qp_counter_ops },
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
@@ -186,7 +171,15 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		{ TERN_CAP_RESIZE_CQ, &tern_dev_resize_ops },
 		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
 		{ TERN_CAP_UD, &tern_dev_ud_ops },
-		{ TERN_CAP_XRC, &tern_dev_xrc_ops },
+#ifndef TERN_WITHOUT_XRC
+		{ TERN_CAP_XRC, &tern_xrc_ops },
+#endif
+#ifndef TERN_WITHOUT_QP_COUNTERS
+		{ TERN_CAP_COUNTER_SETS, &tern_qp_counter_ops },
+#endif
+#ifndef TERN_WITHOUT_COMP_CNTR
+		{ TERN_CAP_COMP_CNTR, &tern_comp_cntr_ops },
+#endif
 	};
 	unsigned int i;
 
@@ -194,13 +187,21 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
-	/* Only raw packet QPs have flows, and only RSS QPs use work queues. */
-	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING)) {
-		ib_set_device_ops(&dev->ibdev, &tern_dev_flow_ops);
-		ib_set_device_ops(&dev->ibdev, &tern_dev_wq_ops);
-	}
+#ifndef TERN_WITHOUT_RSS
+	if (tern_has_steering(dev))
+		ib_set_device_ops(&dev->ibdev, &tern_wq_ops);
+#endif
+#ifndef TERN_WITHOUT_FLOW
+	if (tern_has_steering(dev))
+		ib_set_device_ops(&dev->ibdev, &tern_flow_ops);
+#endif
+#ifndef TERN_WITHOUT_ODP
 	if (tern_has_odp(dev))
 		ib_set_device_ops(&dev->ibdev, &tern_dev_odp_ops);
+#endif
+#ifndef TERN_WITHOUT_DMAH
+	ib_set_device_ops(&dev->ibdev, &tern_dmah_ops);
+#endif
 
 	dev->ibdev.driver_def = tern_uapi_defs;
 }
@@ -223,39 +224,7 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 	ib_device_put(&dev->ibdev);
 }
 
-/* Reads the speed of the link. Returns whether it has changed. */
-static bool tern_ib_update_speed(struct tern_ib_dev *dev)
-{
-	struct tern_cmd_query_port cmd = { .port = TERN_IB_PORT };
-	struct tern_rsp_port port;
-	u32 old = dev->speed;
-
-	if (tern_cmd_exec(dev->core, TERN_CMD_QUERY_PORT, &cmd, sizeof(cmd), &port,
-			  sizeof(port)))
-		return false;
-
-	dev->speed = port.link_up ? le32_to_cpu(port.speed) : 0;
-	return dev->speed != old;
-}
-
-static void tern_ib_port_changed(struct tern_ib_dev *dev)
-{
-	struct ib_event event = {
-		.device = &dev->ibdev,
-		.event = IB_EVENT_DEVICE_SPEED_CHANGE,
-	};
-
-	if (!tern_ib_update_speed(dev) || !ib_device_try_get(&dev->ibdev))
-		return;
-
-	ib_dispatch_event(&event);
-	ib_device_put(&dev->ibdev);
-}
-
-/*
- * Handles asynchronous events in process context. ib_core derives the other port
- * events from the netdev.
- */
+/* Handles asynchronous events in process context. */
 static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 			 void *data)
 {
@@ -273,8 +242,10 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	switch (action) {
 	case TERN_EV_QP_FATAL:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_FATAL);
+#ifndef TERN_WITHOUT_RSS
 		/* A work queue is a QP to the device. */
 		tern_rwq_fatal(dev, id, gen);
+#endif
 		break;
 	case TERN_EV_QP_REQ_ERR:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_REQ_ERR);
@@ -308,10 +279,12 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	case TERN_EV_CQ_ERR:
 		tern_cq_event(dev, id, gen, IB_EVENT_CQ_ERR);
 		break;
+#ifndef TERN_WITHOUT_SPEED
 	case TERN_EV_PORT_CHANGE:
 		if (id == TERN_IB_PORT)
 			tern_ib_port_changed(dev);
 		break;
+#endif
 	default:
 		return NOTIFY_DONE;
 	}
@@ -357,12 +330,16 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ);
+#ifndef TERN_WITHOUT_RSS
 	xa_init_flags(&dev->rwqs, XA_FLAGS_LOCK_IRQ);
+#endif
 
+#ifndef TERN_WITHOUT_DMABUF
 	err = tern_dm_export_init(dev);
 	if (err)
 		goto err_dealloc;
 
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	err = tern_clock_init(dev);
 	if (err)
@@ -373,14 +350,18 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	if (err)
 		goto err_dealloc;
 
+#ifndef TERN_WITHOUT_ODP
 	err = tern_faults_init(dev);
 	if (err)
 		goto err_destroy_eqs;
 
+#endif
+#ifndef TERN_WITHOUT_SPEED
 	tern_ib_update_speed(dev);
+#endif
 	err = tern_register_event_notifier(dev->core, &dev->event_nb);
 	if (err)
-		goto err_free_faults;
+		goto err_destroy_eqs;
 
 	err = tern_ib_register(dev);
 	if (err)
@@ -392,9 +373,10 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 err_unregister_notifier:
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);
 	cancel_work_sync(&dev->flush_work);
-err_free_faults:
-	tern_faults_free(dev);
 err_destroy_eqs:
+#ifndef TERN_WITHOUT_ODP
+	tern_faults_free(dev);
+#endif
 	tern_ib_destroy_eqs(dev);
 err_dealloc:
 #ifndef TERN_WITHOUT_CLOCK
@@ -415,12 +397,16 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	ib_unregister_device(&dev->ibdev);
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);
 	cancel_work_sync(&dev->flush_work);
+#ifndef TERN_WITHOUT_ODP
 	tern_faults_free(dev);
+#endif
 	tern_ib_destroy_eqs(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
+#ifndef TERN_WITHOUT_RSS
 	WARN_ON(!xa_empty(&dev->rwqs));
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	tern_clock_free(dev);
 #endif

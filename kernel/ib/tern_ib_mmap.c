@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Pages that user space may map: doorbells, device memory and operations on it. */
+/* Pages that user space may map: doorbells and device memory. */
 
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -12,8 +12,10 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 			    u32 id)
 {
 	switch (type) {
-	case TERN_MMAP_UAR:
+#ifndef TERN_WITHOUT_DV
 	case TERN_MMAP_DM_OP:
+#endif
+	case TERN_MMAP_UAR:
 		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, id);
 		break;
 	case TERN_MMAP_DM:
@@ -123,7 +125,6 @@ static int tern_mmap_entry(struct ib_ucontext *ibucontext,
 #ifndef TERN_WITHOUT_CLOCK
 	if (entry->type == TERN_MMAP_CLOCK)
 		return tern_mmap_clock(to_tdev(ibucontext->device), vma);
-
 #endif
 	/* The CPU may combine stores to it, but must not cache it. */
 	if (entry->type == TERN_MMAP_DM)
@@ -160,6 +161,7 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 	return err;
 }
 
+#ifndef TERN_WITHOUT_DV
 /* The device has taken back an operation page. */
 static void tern_dm_op_free(struct tern_mmap_entry *entry)
 {
@@ -171,6 +173,7 @@ static void tern_dm_op_free(struct tern_mmap_entry *entry)
 	atomic_dec(&to_tucontext(ibucontext)->num_dm_ops);
 }
 
+#endif
 /**
  * tern_mmap_free() - release an mmap entry after its last mapping is gone
  * @rdma_entry: the entry
@@ -181,7 +184,9 @@ void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
 
 	tern_free_pages(dev, entry->type, entry->id);
+#ifndef TERN_WITHOUT_DV
 	if (entry->type == TERN_MMAP_DM_OP)
 		tern_dm_op_free(entry);
+#endif
 	kfree(entry);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Memory regions (user memory, device memory, the kernel's DMA lkey) and windows. */
 
-#include <kunit/visibility.h>
 #include <linux/slab.h>
 
 #include <rdma/iter.h>
@@ -256,7 +255,7 @@ static struct ib_mr *tern_reg_span(struct ib_pd *ibpd,
  * @length: length in bytes
  * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
  * @access: IB_ACCESS_*
- * @dmah: DMA hints, without effect; refused with IB_ACCESS_ON_DEMAND
+ * @dmah: DMA hints, without effect
  * @udata: user request without driver data
  *
  * Return: the region or an ERR_PTR.
@@ -269,16 +268,17 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	struct tern_mr_span span;
 	int err;
 
-	if (access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
-	    (dmah && access & IB_ACCESS_ON_DEMAND))
-		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x", access));
-
 	err = ib_no_udata_io(udata);
 	if (err)
 		return ERR_PTR(err);
 
-	if (access & IB_ACCESS_ON_DEMAND)
+#ifndef TERN_WITHOUT_ODP
+	if (!dmah && access & IB_ACCESS_ON_DEMAND &&
+	    !(access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND)))
 		return tern_reg_odp_mr(ibpd, start, length, virt, access);
+#endif
+	if (access & ~TERN_MR_ACCESS)
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x", access));
 
 	err = tern_mr_pin(dev, &span, start, length, virt, access);
 	if (err)
@@ -287,6 +287,7 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	return tern_reg_span(ibpd, &span, length, virt, access);
 }
 
+#ifndef TERN_WITHOUT_DMABUF
 /*
  * Without page faults the memory must not move. An exporter that cannot
  * guarantee this refuses.
@@ -347,6 +348,7 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 	return tern_reg_pinned_dmabuf(ibpd, offset, length, virt, fd, access);
 }
 
+#endif
 /* Returns the current memory of a region. */
 static struct tern_mr_span tern_mr_get_span(const struct tern_mr *mr)
 {
@@ -425,6 +427,7 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return err;
 }
 
+#ifndef TERN_WITHOUT_ODP
 /* The number of windows that are bound to a region, or a negative errno. */
 static long tern_mr_num_windows(struct tern_mr *mr)
 {
@@ -462,8 +465,13 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 					udata);
 	}
 
+#ifndef TERN_WITHOUT_DMABUF
 	/* A dma-buf keeps the rights of its registration. */
-	if (!mr->odp || tern_odp_is_dmabuf(mr->odp) ||
+	if (mr->odp && tern_odp_is_dmabuf(mr->odp))
+		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP,
+					   "dma-buf cannot be reregistered"));
+#endif
+	if (!mr->odp ||
 	    access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
 	    (access ^ mr->access) & (IB_ACCESS_ON_DEMAND | IB_ZERO_BASED))
 		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x after %#x",
@@ -484,6 +492,7 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 	return NULL;
 }
 
+#endif
 /**
  * tern_rereg_user_mr() - change a region in place, keeping its key
  * @ibmr: the region
@@ -495,10 +504,10 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
  * @ibpd: new PD, with PD
  * @udata: user request without driver data
  *
- * Return: NULL; a new region that replaces this one, if either has memory on
- * demand; or an ERR_PTR with the region unchanged: -EBUSY for TRANS or PD
- * while windows are bound; -EACCES for write access without TRANS to memory
- * that was pinned read-only; or another errno.
+ * Return: NULL, or a new region that replaces this one; or an ERR_PTR with the
+ * region unchanged: -EBUSY for TRANS or PD while windows are bound; -EACCES for
+ * write access without TRANS to memory that was pinned read-only; or another
+ * errno.
  */
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
@@ -522,13 +531,17 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
+#ifndef TERN_WITHOUT_ODP
 	if ((access | mr->access) & IB_ACCESS_ON_DEMAND || mr->odp)
 		return tern_rereg_odp_mr(mr, flags, start, length, virt, access,
 					 ibpd, udata);
+#endif
+#ifndef TERN_WITHOUT_DMABUF
 	/* A dma-buf keeps the rights of its registration. */
 	if (mr->umem && mr->umem->is_dmabuf)
 		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP,
 					   "dma-buf cannot be reregistered"));
+#endif
 	/* Whether the region is zero-based is part of the translation. */
 	if (access & ~TERN_MR_ACCESS ||
 	    (!(flags & IB_MR_REREG_TRANS) &&
@@ -602,10 +615,12 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	struct tern_mr *mr;
 	int err;
 
+#ifndef TERN_WITHOUT_ODP
 	/* Device memory is always present. */
 	if (attr->access_flags & IB_ACCESS_ON_DEMAND)
 		return ERR_PTR(tern_refuse(dev, -EINVAL,
 					   "device memory on demand"));
+#endif
 	if (attr->access_flags & ~TERN_MR_ACCESS)
 		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x",
 					   attr->access_flags));
@@ -681,6 +696,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		return 0;
 	}
 
+#ifndef TERN_WITHOUT_ODP
 	if (mr->odp) {
 		err = tern_odp_destroy(mr);
 		if (!err)
@@ -688,6 +704,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		return err;
 	}
 
+#endif
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
 	if (err == -EBUSY)
 		return err;

@@ -13,7 +13,6 @@
  * is taken before it, and before the address space's mmap_lock.
  */
 
-#include <kunit/visibility.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -109,7 +108,6 @@ void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 		return;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_clear);
 
 static bool tern_odp_invalidate(struct mmu_interval_notifier *mni,
 				const struct mmu_notifier_range *range,
@@ -360,13 +358,11 @@ struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key)
 
 	return odp;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
 
 void tern_odp_put(struct tern_odp *odp)
 {
 	tern_ref_put(&odp->ref);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
 
 /* Whether the region's user may write to its memory. */
 bool tern_odp_writable(const struct tern_odp *odp)
@@ -415,7 +411,6 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	tern_ref_init(&odp->parts_ref);
 	return odp;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_alloc);
 
 /* Destroys a region in the device. Returns the errno of tern_ib_destroy(). */
 static int tern_odp_close(struct tern_odp *odp)
@@ -446,7 +441,6 @@ void tern_odp_abort(struct tern_odp *odp)
 {
 	tern_odp_forget(odp, tern_odp_close(odp));
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_abort);
 
 /**
  * tern_odp_create() - create an on-demand region in the device
@@ -487,7 +481,6 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	mr->ibmr.rkey = odp->key;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_create);
 
 /**
  * tern_odp_open() - open the key of a region
@@ -555,7 +548,6 @@ void tern_odp_free(struct tern_odp *odp)
 		tern_pager_close(odp->pager);
 	kfree(odp);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_free);
 
 /**
  * tern_odp_destroy() - destroy an on-demand region
@@ -580,7 +572,6 @@ int tern_odp_destroy(struct tern_mr *mr)
 	tern_odp_free(odp);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_odp_destroy);
 
 static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
 {
@@ -728,4 +719,37 @@ int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
 bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 {
 	return odp->dmabuf;
+}
+
+#define TERN_ODP_REQUESTER	IB_ODP_SUPPORT_SEND
+#define TERN_ODP_RELIABLE	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
+				 IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ | \
+				 IB_ODP_SUPPORT_SRQ_RECV)
+
+/*
+ * On-demand paging. An unreliable transport loses the message for which its
+ * receiver faults, so only sends are supported there.
+ */
+void tern_fill_odp(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
+{
+	struct ib_odp_caps *caps = &attr->odp_caps;
+	u32 reliable = TERN_ODP_RELIABLE;
+
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
+		reliable |= IB_ODP_SUPPORT_ATOMIC;
+	if (tern_has_cap(dev, TERN_CAP_FLUSH))
+		reliable |= IB_ODP_SUPPORT_FLUSH;
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
+		reliable |= IB_ODP_SUPPORT_ATOMIC_WRITE;
+
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = reliable;
+	caps->per_transport_caps.uc_odp_caps = TERN_ODP_REQUESTER;
+	if (tern_has_cap(dev, TERN_CAP_UD))
+		caps->per_transport_caps.ud_odp_caps = TERN_ODP_REQUESTER;
+#ifndef TERN_WITHOUT_XRC
+	if (tern_has_cap(dev, TERN_CAP_XRC))
+		caps->per_transport_caps.xrc_odp_caps = reliable;
+#endif
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Page lists, which tell the device the memory of a region or queue. */
 
-#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
@@ -47,7 +46,6 @@ u32 tern_table_limit(const struct tern_rsp_caps *caps)
 	return clamp_t(u32, le32_to_cpu(caps->max_cmd_pages), 1,
 		       TERN_TABLE_MAX);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_limit);
 
 /**
  * tern_table_init() - allocate a page list
@@ -81,7 +79,6 @@ int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_init);
 
 /**
  * tern_table_reset() - empty a table for reuse
@@ -96,7 +93,6 @@ void tern_table_reset(struct tern_table *table)
 		tern_chunk_unmap(table->dma_dev, &table->chunks[i]);
 	table->num = 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_reset);
 
 /**
  * tern_table_free() - free a table
@@ -116,7 +112,6 @@ void tern_table_free(struct tern_table *table)
 	kvfree(table->chunks);
 	table->chunks = NULL;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_free);
 
 /**
  * tern_table_add() - append a page
@@ -134,7 +129,6 @@ bool tern_table_add(struct tern_table *table, dma_addr_t page)
 
 	return table->num == table->max;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_add);
 
 /**
  * tern_table_map() - map a table for the device
@@ -171,7 +165,6 @@ int tern_table_map(struct tern_table *table, unsigned int page_shift,
 	};
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_map);
 
 /* Memory within a single page needs no list. */
 static struct tern_pages tern_pages_direct(dma_addr_t addr,
@@ -314,4 +307,3 @@ err_free:
 	tern_table_free(table);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_table_from_kbuf);

@@ -6,14 +6,13 @@
  * flushes posted work, so that users waiting for their requests make progress.
  */
 
-#include <kunit/visibility.h>
 #include <linux/if_vlan.h>
 #include <linux/string.h>
 
 #include "tern_ib.h"
 #include "tern_ib_ring.h"
 
-VISIBLE_IF_KUNIT enum ib_wc_status tern_wc_status(u8 status)
+enum ib_wc_status tern_wc_status(u8 status)
 {
 	switch (status) {
 	case TERN_CQE_SUCCESS:
@@ -52,13 +51,12 @@ VISIBLE_IF_KUNIT enum ib_wc_status tern_wc_status(u8 status)
 		return IB_WC_GENERAL_ERR;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wc_status);
 
 /*
  * Opcode of a successful completion. ib_core has fewer; opcodes unknown here
  * are reported as a send.
  */
-VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
+enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 {
 	switch (opcode) {
 	case TERN_WR_RDMA_WRITE:
@@ -86,7 +84,6 @@ VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 		return IB_WC_SEND;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wc_opcode);
 
 /* Fills in the sender of a UD message. */
 static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
@@ -106,8 +103,7 @@ static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 }
 
 /* Fills in everything in a work completion but the QP and the request. */
-VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
-				     struct ib_wc *wc)
+void tern_cqe_to_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 {
 	*wc = (struct ib_wc){
 		.status = tern_wc_status(cqe->status),
@@ -130,12 +126,10 @@ VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
 	if (cqe->flags & TERN_CQE_F_GRH)
 		tern_cqe_to_ud_wc(cqe, wc);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_cqe_to_wc);
 
 /* Completion of a posted request that the device no longer completes. */
-VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
-				    enum ib_wc_opcode opcode, u64 wr_id,
-				    struct ib_wc *wc)
+void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode, u64 wr_id,
+		   struct ib_wc *wc)
 {
 	*wc = (struct ib_wc){
 		.wr_id = wr_id,
@@ -144,7 +138,6 @@ VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
 		.qp = ibqp,
 	};
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_flush_wc);
 
 /* Not a valid QP number. */
 #define TERN_QPN_NONE		0
@@ -390,7 +383,6 @@ int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 	return n;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_poll_cq);
 
 static bool tern_wq_pending(struct tern_wq *wq)
 {
@@ -506,7 +498,6 @@ void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 					     &posted);
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_kcq_forget);
 
 /**
  * tern_kcq_mark_lost() - mark a CQ to which the device no longer writes as lost

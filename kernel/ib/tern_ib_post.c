@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Posting to kernel queues. Any context but NMI. */
 
-#include <kunit/visibility.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 
@@ -9,7 +8,7 @@
 #include "tern_ib_ring.h"
 
 /* Translates the opcode of a work request to TERN_WR_*. */
-VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)
+u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 {
 	switch (opcode) {
 	case IB_WR_SEND:
@@ -38,10 +37,9 @@ VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 		return TERN_WR_NONE;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wr_opcode);
 
 /* Whether QPs of the type support the opcode. None supports TERN_WR_NONE. */
-VISIBLE_IF_KUNIT bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
+bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
 {
 	switch (opcode) {
 	case TERN_WR_SEND:
@@ -62,10 +60,9 @@ VISIBLE_IF_KUNIT bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
 		return false;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wr_allowed);
 
 /* Whether the request's data may be inline. */
-VISIBLE_IF_KUNIT bool tern_wr_may_inline(u8 opcode)
+bool tern_wr_may_inline(u8 opcode)
 {
 	switch (opcode) {
 	case TERN_WR_SEND:
@@ -79,17 +76,15 @@ VISIBLE_IF_KUNIT bool tern_wr_may_inline(u8 opcode)
 		return false;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wr_may_inline);
 
 /* Whether the request has SGEs. */
-VISIBLE_IF_KUNIT bool tern_wr_has_data(u8 opcode)
+bool tern_wr_has_data(u8 opcode)
 {
 	return opcode != TERN_WR_LOCAL_INV && opcode != TERN_WR_REG_MR;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wr_has_data);
 
 /* Translates IB_SEND_* to TERN_WQE_F_*. INLINE depends on the opcode. */
-VISIBLE_IF_KUNIT u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
+u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
 {
 	u8 flags = 0;
 
@@ -102,10 +97,9 @@ VISIBLE_IF_KUNIT u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
 
 	return flags;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_wr_flags);
 
 /* Total length of the SGEs in bytes. */
-VISIBLE_IF_KUNIT u64 tern_sge_bytes(const struct ib_sge *sge, int num_sge)
+u64 tern_sge_bytes(const struct ib_sge *sge, int num_sge)
 {
 	u64 bytes = 0;
 	int i;
@@ -115,7 +109,6 @@ VISIBLE_IF_KUNIT u64 tern_sge_bytes(const struct ib_sge *sge, int num_sge)
 
 	return bytes;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_sge_bytes);
 
 static void tern_fill_rdma(struct tern_rdma_seg *seg,
 			   const struct ib_send_wr *wr)
@@ -169,8 +162,8 @@ static void tern_fill_reg(struct tern_reg_seg *seg, const struct ib_send_wr *wr)
 }
 
 /* Writes the opcode's segment. Returns the address of the data. */
-VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
-					 void *seg, const struct ib_send_wr *wr)
+void *tern_fill_segment(enum ib_qp_type type, u8 opcode, void *seg,
+			const struct ib_send_wr *wr)
 {
 	switch (opcode) {
 	case TERN_WR_RDMA_WRITE:
@@ -193,10 +186,9 @@ VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
 		return seg + sizeof(struct tern_ud_seg);
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_fill_segment);
 
 /* Copies the request's data to @to, which has space for it. */
-VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
+void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 {
 	int i;
 
@@ -206,7 +198,6 @@ VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 		to += wr->sg_list[i].length;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_copy_inline);
 
 /* Maximum number of SGEs of a request with data. */
 static u32 tern_wr_max_sge(const struct tern_qp *qp, u8 opcode)
@@ -228,8 +219,8 @@ static u32 tern_wr_max_sge(const struct tern_qp *qp, u8 opcode)
 }
 
 /* Whether the QP accepts the request. */
-VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
-				      const struct ib_send_wr *wr, u8 opcode)
+bool tern_send_wr_ok(const struct tern_qp *qp, const struct ib_send_wr *wr,
+		     u8 opcode)
 {
 	if (!tern_wr_allowed(qp->ibqp.qp_type, opcode))
 		return false;
@@ -244,7 +235,6 @@ VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
 	       tern_sge_bytes(wr->sg_list, wr->num_sge) <=
 	       qp->cap.max_inline_data;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_send_wr_ok);
 
 /* Returns the slot of the next entry, or NULL if the queue is full. */
 static void *tern_wq_next(struct tern_wq *wq)
@@ -377,7 +367,6 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	tern_posted(dev, ibqp->send_cq);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_post_send);
 
 static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 {
@@ -446,4 +435,3 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	tern_posted(dev, ibqp->recv_cq);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_post_recv);

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Queue pairs: user QPs, kernel QPs, and XRC targets, which have no queues; multicast
- * groups of UD QPs.
- */
+/* Queue pairs of user space and of the kernel; multicast groups of UD QPs. */
 
-#include <kunit/visibility.h>
 #include <linux/bitfield.h>
 #include <linux/slab.h>
 
@@ -16,7 +12,9 @@
 #endif
 #include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
+#ifndef TERN_WITHOUT_RSS
 #include "tern_ib_raw.h"
+#endif
 
 /* The state values match those of ib_core. */
 static_assert(TERN_QPS_RESET == (int)IB_QPS_RESET);
@@ -36,7 +34,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT)
+			 IB_QP_DEST_QPN)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -65,7 +63,6 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		qp->ibqp.event_handler(&ibevent, qp->ibqp.qp_context);
 	tern_ref_put(ref);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_event);
 
 /*
  * Fills in the parameters that depend on the verb's attributes, not on queue
@@ -80,11 +77,12 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 	cmd->type = kind->type;
 	cmd->flags = kind->flags |
 		     tern_qp_create_flags_to_dev(attr->create_flags);
+#ifndef TERN_WITHOUT_XRC
 	if (attr->qp_type == IB_QPT_XRC_TGT) {
 		cmd->xrcdn = cpu_to_le32(to_txrcd(attr->xrcd)->xrcdn);
 		return;
 	}
-
+#endif
 	cmd->pdn = cpu_to_le32(to_tpd(qp->ibqp.pd)->pdn);
 	cmd->send_cqn = cpu_to_le32(to_tcq(attr->send_cq)->cqn);
 	/* A QP without a receive side still needs a valid CQ number. */
@@ -94,9 +92,11 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 		cmd->flags |= TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
 		cmd->srqn = cpu_to_le32(to_tsrq(attr->srq)->srqn);
 	}
+#ifndef TERN_WITHOUT_TM
 	/* The device sends by itself and ignores the buffer. */
 	if (tern_qp_is_rendezvous(attr))
 		cmd->flags |= TERN_QP_F_NO_SQ;
+#endif
 }
 
 static int tern_qp_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
@@ -181,8 +181,10 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	 */
 	if (tern_kqp_used(&qp->kern))
 		tern_kqp_quiesce(dev, qp);
+#ifndef TERN_WITHOUT_ODP
 	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, qp->ibqp.qp_num);
+#endif
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
 	tern_uqueue_done(dev, &qp->queue, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
@@ -207,6 +209,7 @@ static void tern_qp_unpublish(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_ref_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->ref);
 }
 
+#ifndef TERN_WITHOUT_XRC
 /*
  * Creates an XRC target. ib_core creates it without a user context, because
  * processes that share it come and go.
@@ -230,6 +233,7 @@ static int tern_create_xrc_tgt(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
+#endif
 /* The GSI QP is a kernel QP. The device ensures that there is only one. */
 static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 struct ib_qp_init_attr *attr)
@@ -238,11 +242,14 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_table table;
 	int err;
 
-	if (attr->qp_type == IB_QPT_XRC_INI ||
-	    attr->qp_type == IB_QPT_RAW_PACKET)
-		return tern_refuse(dev, -EOPNOTSUPP, "kernel QP of type %d",
-				   attr->qp_type);
-
+#ifndef TERN_WITHOUT_XRC
+	if (attr->qp_type == IB_QPT_XRC_INI)
+		return tern_refuse(dev, -EOPNOTSUPP, "kernel XRC QP");
+#endif
+#ifndef TERN_WITHOUT_RAW
+	if (attr->qp_type == IB_QPT_RAW_PACKET)
+		return tern_refuse(dev, -EOPNOTSUPP, "kernel raw packet QP");
+#endif
 	tern_qp_fill_create(qp, attr, &cmd);
 	err = tern_kqp_init(dev, &qp->kern, attr, &cmd);
 	if (err)
@@ -315,8 +322,10 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		goto err_put_queue;
 
-	attr->cap.max_send_wr = tern_qp_is_rendezvous(attr) ?
-				0 : BIT(req.log_sq_size);
+#ifndef TERN_WITHOUT_TM
+	if (!tern_qp_is_rendezvous(attr))
+#endif
+		attr->cap.max_send_wr = BIT(req.log_sq_size);
 	attr->cap.max_recv_wr = tern_qp_has_rq(attr) ? BIT(req.log_rq_size) : 0;
 	if (!tern_qp_has_rq(attr))
 		attr->cap.max_recv_sge = 0;
@@ -359,15 +368,18 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	struct tern_qp *qp = to_tqp(ibqp);
 	int err;
 
+#ifndef TERN_WITHOUT_RSS
 	if (attr->rwq_ind_tbl)
 		return tern_create_rss_qp(dev, qp, attr, udata);
-
+#endif
 	err = tern_check_create_qp(dev, attr);
 	if (err)
 		return err;
 
+#ifndef TERN_WITHOUT_XRC
 	if (attr->qp_type == IB_QPT_XRC_TGT)
 		return tern_create_xrc_tgt(dev, qp, attr);
+#endif
 	if (!udata)
 		return tern_create_kernel_qp(dev, qp, attr);
 
@@ -388,11 +400,12 @@ int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 
+#ifndef TERN_WITHOUT_RSS
 	if (tern_qp_is_rss(qp)) {
 		tern_destroy_rss_qp(dev, qp);
 		return 0;
 	}
-
+#endif
 	tern_qp_unpublish(dev, qp);
 	tern_qp_release(dev, qp);
 	return 0;
@@ -429,28 +442,15 @@ static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err == -EIO ? tern_kqp_modify_dead(dev, qp, next) : err;
 }
 
-/* Changes requested by a user, besides the attributes of the verb. */
-struct tern_qp_change {
-	struct tern_ureq_modify_qp req;
-#ifndef TERN_WITHOUT_APM
-	struct tern_alt_path alt;
-#endif
-};
-
+/* Adds the attributes of the verb to @cmd, and executes it. */
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask,
-				 struct tern_qp_change *change)
+				 struct tern_cmd_modify_qp *cmd)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	u32 dest_qpn = mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dest_qpn;
-	struct tern_cmd_modify_qp cmd = {
-		.qpn = cpu_to_le32(qp->ibqp.qp_num),
-		.cur_state = cpu_to_le32(cur),
-		.flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK,
-						change->req.ece_options)),
-	};
 	u16 udp_sport;
 	u32 dev_mask;
 	int err;
@@ -461,31 +461,28 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		return tern_refuse(dev, -EINVAL, "state %d to %d with attributes %#x",
 				   cur, next, mask);
 
-#ifndef TERN_WITHOUT_APM
-	tern_alt_path_to_dev(qp, attr, mask, dest_qpn, &change->alt, &cmd.alt);
-#endif
+	cmd->qpn = cpu_to_le32(qp->ibqp.qp_num);
+	cmd->cur_state = cpu_to_le32(cur);
 	if (mask & IB_QP_AV) {
 		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
 					       qp->ibqp.qp_num, dest_qpn);
-		err = tern_av_from_attr(dev, &cmd.attr.av, &attr->ah_attr,
+		err = tern_av_from_attr(dev, &cmd->attr.av, &attr->ah_attr,
 					udp_sport);
 		if (err)
 			return err;
 	}
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
-		cmd.flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
-	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
-	cmd.attr.max_burst = cpu_to_le32(change->req.max_burst);
-	cmd.attr.typical_packet = cpu_to_le16(change->req.typical_packet);
+		cmd->flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
+	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd->attr);
 	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
 	    next == IB_QPS_INIT) {
-		cmd.attr.port = qp->ibqp.port;
+		cmd->attr.port = qp->ibqp.port;
 		dev_mask |= TERN_QPA_PORT;
 	}
-	cmd.mask = cpu_to_le32(dev_mask);
-	err = tern_qp_exec_modify(dev, qp, next, &cmd);
+	cmd->mask = cpu_to_le32(dev_mask);
+	err = tern_qp_exec_modify(dev, qp, next, cmd);
 	if (err)
 		return err;
 
@@ -494,8 +491,6 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 #ifndef TERN_WITHOUT_APM
 	if (next == IB_QPS_RESET)
 		tern_alt_path_forget(qp);
-	if (mask & IB_QP_ALT_PATH)
-		tern_alt_path_loaded(dev, qp, &change->alt);
 #endif
 	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
@@ -503,85 +498,110 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
-/*
- * Reads the driver data that come with the attributes: options of a connection
- * with state RTR, and parameters of a rate limit. The device refuses options
- * for a QP that cannot have them.
- */
-static int tern_qp_copy_request(struct tern_ib_dev *dev,
-				const struct ib_qp_attr *attr, int mask,
-				struct ib_udata *udata,
-				struct tern_ureq_modify_qp *to)
+#ifndef TERN_WITHOUT_ECE
+/* The device refuses options for a QP that cannot have them. */
+static int tern_qp_add_ece(struct tern_ib_dev *dev,
+			   const struct ib_qp_attr *attr, int mask, u32 options,
+			   struct tern_cmd_modify_qp *cmd)
 {
-	struct tern_ureq_modify_qp req;
-	int err;
+	if (!options)
+		return 0;
+	if (!tern_has_cap(dev, TERN_CAP_ECE))
+		return tern_refuse(dev, -EOPNOTSUPP, "no ECE");
+	if (options & ~TERN_ECE_OPTIONS || !(mask & IB_QP_STATE) ||
+	    attr->qp_state != IB_QPS_RTR)
+		return tern_refuse(dev, -EINVAL,
+				   "ECE options %#x, which go with RTR", options);
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_70);
-	if (err)
-		return err;
-
-	if (tern_reserved_set(dev, req.reserved_70, sizeof(req.reserved_70)))
-		return -EINVAL;
-#ifndef TERN_WITHOUT_APM
-	if (tern_reserved_set(dev, req.alt.reserved_e8,
-			      sizeof(req.alt.reserved_e8)))
-		return -EINVAL;
-	if (req.flags & ~TERN_MODIFY_QP_ALT_PATH)
-		return tern_refuse(dev, -EINVAL, "flags %#x", req.flags);
-#else
-	if (tern_reserved_set(dev, req.reserved_20, sizeof(req.reserved_20)))
-		return -EINVAL;
-#endif
-	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
-		return tern_refuse(dev, -EINVAL, "burst without rate limit");
-	if (req.ece_options) {
-		if (!tern_has_cap(dev, TERN_CAP_ECE))
-			return tern_refuse(dev, -EOPNOTSUPP, "no ECE");
-		if (req.ece_options & ~TERN_ECE_OPTIONS ||
-		    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
-			return tern_refuse(dev, -EINVAL,
-					   "ECE options %#x, which go with RTR",
-					   req.ece_options);
-	}
-
-	*to = req;
+	cmd->flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK, options));
 	return 0;
 }
 
+/* Reads the driver data that come with the attributes, and adds them to @cmd. */
+static int tern_qp_copy_request(struct tern_ib_dev *dev,
+				const struct ib_qp_attr *attr, int mask,
+				struct ib_udata *udata,
+				struct tern_ureq_modify_qp *req,
+				struct tern_cmd_modify_qp *cmd)
+{
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, *req, reserved_20);
+	if (err)
+		return err;
+
+	if (tern_reserved_set(dev, req->reserved_20, sizeof(req->reserved_20)))
+		return -EINVAL;
+#ifndef TERN_WITHOUT_RATE
+	if (tern_reserved_set(dev, req->reserved_70, sizeof(req->reserved_70)))
+		return -EINVAL;
+	if ((req->max_burst || req->typical_packet) && !(mask & IB_QP_RATE_LIMIT))
+		return tern_refuse(dev, -EINVAL, "burst without rate limit");
+	cmd->attr.max_burst = cpu_to_le32(req->max_burst);
+	cmd->attr.typical_packet = cpu_to_le16(req->typical_packet);
+#endif
+#ifndef TERN_WITHOUT_APM
+	if (tern_reserved_set(dev, req->reserved_a0, sizeof(req->reserved_a0)) ||
+	    tern_reserved_set(dev, req->alt.reserved_e8,
+			      sizeof(req->alt.reserved_e8)))
+		return -EINVAL;
+	if (req->flags & ~TERN_MODIFY_QP_ALT_PATH)
+		return tern_refuse(dev, -EINVAL, "flags %#x", req->flags);
+#endif
+	return tern_qp_add_ece(dev, attr, mask, req->ece_options, cmd);
+}
+
+#endif
 /**
  * tern_modify_qp() - modify state and attributes of a QP
  * @ibqp: the QP
  * @attr: new attributes, with addresses resolved by ib_core
  * @mask: IB_QP_*, the valid attributes
- * @udata: struct tern_ureq_modify_qp or nothing, NULL for kernel users
+ * @udata: optional driver data, NULL for kernel users
  *
- * Return: 0; -EOPNOTSUPP for an unsupported attribute and for an RSS QP, which
- * has no attributes; -EINVAL for an invalid transition or value; or another
- * negative errno.
+ * Return: 0; -EOPNOTSUPP for an unsupported attribute; -EINVAL for an invalid
+ * transition or value; or another negative errno.
  */
 int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
-	struct tern_qp_change change = {};
+	struct tern_cmd_modify_qp cmd = {};
+#ifndef TERN_WITHOUT_ECE
+	struct tern_ureq_modify_qp req = {};
+#endif
+#ifndef TERN_WITHOUT_APM
+	struct tern_alt_path alt;
+#endif
 	int supported = TERN_QP_MASK;
 	int err;
 
+#ifndef TERN_WITHOUT_RATE
+	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		supported |= IB_QP_RATE_LIMIT;
+#endif
 #ifndef TERN_WITHOUT_APM
 	if (tern_has_cap(dev, TERN_CAP_APM))
 		supported |= IB_QP_PATH_MIG_STATE;
 #endif
-	if (mask & ~supported || tern_qp_is_rss(qp))
+	if (mask & ~supported)
 		return tern_refuse(dev, -EOPNOTSUPP, "QP attributes %#x", mask);
-	if (mask & IB_QP_RATE_LIMIT && !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
-		return tern_refuse(dev, -EOPNOTSUPP, "no rate limit");
-
+#ifndef TERN_WITHOUT_RSS
+	if (tern_qp_is_rss(qp))
+		return tern_refuse(dev, -EOPNOTSUPP, "RSS QP has no attributes");
+#endif
+#ifndef TERN_WITHOUT_ECE
 	if (udata && udata->inlen) {
-		err = tern_qp_copy_request(dev, attr, mask, udata, &change.req);
+		err = tern_qp_copy_request(dev, attr, mask, udata, &req, &cmd);
 		if (err)
 			return err;
 	}
+#else
+	err = ib_is_udata_in_empty(udata);
+	if (err)
+		return err;
+#endif
 
 	if (!tern_qp_attr_ok(dev, attr, mask))
 		return tern_refuse(dev, -EINVAL, "value of one of the attributes %#x",
@@ -592,19 +612,24 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return err;
 
 #ifndef TERN_WITHOUT_APM
-	err = tern_alt_path_get(ibqp, &change.req, &change.alt);
+	err = tern_alt_path_get(ibqp, &req, &alt);
 	if (err)
 		return err;
 
-	if (change.alt.sgid)
+	if (alt.sgid)
 		mask |= IB_QP_ALT_PATH;
 #endif
 	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask, &change);
-	mutex_unlock(&qp->lock);
 #ifndef TERN_WITHOUT_APM
-	tern_alt_path_put(&change.alt);
+	tern_alt_path_to_dev(qp, attr, mask, &alt, &cmd.alt);
 #endif
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &cmd);
+#ifndef TERN_WITHOUT_APM
+	if (!err && mask & IB_QP_ALT_PATH)
+		tern_alt_path_loaded(dev, qp, &alt);
+	tern_alt_path_put(&alt);
+#endif
+	mutex_unlock(&qp->lock);
 	return err;
 }
 
@@ -626,9 +651,10 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct tern_rsp_query_qp rsp;
 	int err;
 
+#ifndef TERN_WITHOUT_RSS
 	if (tern_qp_is_rss(qp))
 		return tern_refuse(dev, -EOPNOTSUPP, "RSS QP has no attributes");
-
+#endif
 	mutex_lock(&qp->lock);
 	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,
 			    sizeof(rsp));
@@ -662,7 +688,6 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init_attr->sq_sig_type = qp->sq_sig_type;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_query_qp);
 
 /*
  * ---- multicast ----

@@ -4,7 +4,6 @@
  * to and from the device's format.
  */
 
-#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
@@ -12,7 +11,9 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
+#ifndef TERN_WITHOUT_RAW
 #include "tern_ib_raw.h"
+#endif
 
 /* Difference between log2 of a path MTU and its enum ib_mtu value. */
 #define TERN_MTU_SHIFT		7
@@ -48,11 +49,14 @@ const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
 		.type = TERN_QPT_UD,
 		.op_bytes = sizeof(struct tern_ud_seg),
 	},
+#ifndef TERN_WITHOUT_RAW
 	[IB_QPT_RAW_PACKET] = {
 		.cap = TERN_CAP_RAW_QP,
 		.type = TERN_QPT_RAW,
 		.op_bytes = sizeof(struct tern_eth_offload),
 	},
+#endif
+#ifndef TERN_WITHOUT_XRC
 	[IB_QPT_XRC_INI] = {
 		.cap = TERN_CAP_XRC,
 		.type = TERN_QPT_XRC_INI,
@@ -64,7 +68,33 @@ const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
 		.type = TERN_QPT_XRC_TGT,
 		.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ,
 	},
+#endif
 };
+
+/* IB_QP_CREATE_* that a QP of the type may have. */
+u32 tern_qp_create_flags(const struct tern_ib_dev *dev, enum ib_qp_type type)
+{
+	if (type == IB_QPT_UD && tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
+		return IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+#ifndef TERN_WITHOUT_RAW
+	if (type == IB_QPT_RAW_PACKET)
+		return tern_raw_qp_create_flags(dev);
+#endif
+	return 0;
+}
+
+/* Translates IB_QP_CREATE_* to TERN_QP_F_*. */
+u8 tern_qp_create_flags_to_dev(u32 create_flags)
+{
+	u8 flags = 0;
+
+	if (create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
+		flags |= TERN_QP_F_NO_MCAST_LOOPBACK;
+#ifndef TERN_WITHOUT_RAW
+	flags |= tern_raw_qp_create_flags_to_dev(create_flags);
+#endif
+	return flags;
+}
 
 /* Whether the QP has a receive queue of its own. */
 bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
@@ -72,8 +102,8 @@ bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
 	return !attr->srq &&
 	       !(tern_qp_kinds[attr->qp_type].flags & TERN_QP_F_NO_RQ);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_has_rq);
 
+#ifndef TERN_WITHOUT_TM
 /*
  * Whether the device uses the send queue to fetch the data of rendezvous: the
  * SRQ matches tags, and the user asks for no send queue.
@@ -83,7 +113,8 @@ bool tern_qp_is_rendezvous(const struct ib_qp_init_attr *attr)
 	return attr->srq && attr->srq->srq_type == IB_SRQT_TM &&
 	       !attr->cap.max_send_wr;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_is_rendezvous);
+
+#endif
 
 /*
  * Returns 0, -EOPNOTSUPP for unsupported features, -EINVAL for invalid or
@@ -104,19 +135,21 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 		return tern_refuse(dev, -EOPNOTSUPP, "QP flags %#x",
 				   attr->create_flags);
 
+#ifndef TERN_WITHOUT_TM
 	/* Tags are matched on reliable connections only. */
 	if (attr->qp_type != IB_QPT_RC && attr->srq &&
 	    attr->srq->srq_type == IB_SRQT_TM)
 		return tern_refuse(dev, -EOPNOTSUPP, "tag matching by QP type %d",
 				   attr->qp_type);
-
+#endif
+#ifndef TERN_WITHOUT_XRC
 	/* An XRC target has no queues, so the remaining checks do not apply. */
 	if (attr->qp_type == IB_QPT_XRC_TGT)
 		return attr->xrcd ? 0 :
 		       tern_refuse(dev, -EINVAL, "XRC target without domain");
-
+#endif
 	if (!attr->send_cq ||
-	    (!attr->recv_cq && attr->qp_type != IB_QPT_XRC_INI))
+	    (!attr->recv_cq && !(tern_qp_kinds[attr->qp_type].flags & TERN_QP_F_NO_RQ)))
 		return tern_refuse(dev, -EINVAL, "QP without CQ");
 	if (tern_exceeds(dev, "max_send_wr", cap->max_send_wr, max_wr) ||
 	    tern_exceeds(dev, "max_send_sge", cap->max_send_sge,
@@ -134,20 +167,17 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_check_create_qp);
 
-VISIBLE_IF_KUNIT u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
-				   const struct tern_ureq_create_qp *req)
+u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
+		  const struct tern_ureq_create_qp *req)
 {
 	return tern_qp_has_rq(attr) ?
 	       BIT_ULL(req->log_rq_size + req->log_rq_stride) : 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rq_bytes);
 
 /* Whether the receive slots, if any, satisfy the QP's capacities. */
-VISIBLE_IF_KUNIT bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr,
-					  int log_max,
-					  const struct tern_ureq_create_qp *req)
+bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr, int log_max,
+			 const struct tern_ureq_create_qp *req)
 {
 	const struct ib_qp_cap *cap = &attr->cap;
 
@@ -158,7 +188,6 @@ VISIBLE_IF_KUNIT bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr,
 	       BIT(req->log_rq_size) >= cap->max_recv_wr &&
 	       tern_rq_stride_ok(req->log_rq_stride, cap->max_recv_sge);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rq_geometry_ok);
 
 /*
  * Whether the slots of both queues satisfy the QP's capacities, and the buffer
@@ -191,13 +220,12 @@ bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 	       tern_rq_bytes(attr, req);
 	return tern_queue_len_ok(req->buf_len, need);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_geometry_ok);
 
 /*
  * Translates IB_ACCESS_* of a QP to TERN_ACCESS_*. FLUSH for persistence is
  * accepted, as other RDMA devices do; no region grants it.
  */
-VISIBLE_IF_KUNIT u32 tern_qp_access(int flags)
+u32 tern_qp_access(int flags)
 {
 	u32 access = 0;
 
@@ -214,10 +242,9 @@ VISIBLE_IF_KUNIT u32 tern_qp_access(int flags)
 
 	return access;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_access);
 
 /* Translates TERN_ACCESS_* of a QP to IB_ACCESS_*. */
-VISIBLE_IF_KUNIT int tern_qp_access_flags(u32 access)
+int tern_qp_access_flags(u32 access)
 {
 	int flags = 0;
 
@@ -234,7 +261,6 @@ VISIBLE_IF_KUNIT int tern_qp_access_flags(u32 access)
 
 	return flags;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_access_flags);
 
 /* Whether the attributes in @mask are in range. */
 bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
@@ -247,9 +273,11 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		return false;
 	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
 		return false;
+#ifndef TERN_WITHOUT_RATE
 	if (mask & IB_QP_RATE_LIMIT &&
 	    attr->rate_limit > le32_to_cpu(dev->core->caps->max_rate))
 		return false;
+#endif
 	if (mask & IB_QP_PATH_MTU &&
 	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
 		return false;
@@ -277,7 +305,6 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 
 	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_ok);
 
 /* Converts the attributes in @mask to the device's format. */
 u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
@@ -304,7 +331,9 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_SQ_PSN, TERN_QPA_SQ_PSN },
 		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
 		{ IB_QP_PORT, TERN_QPA_PORT },
+#ifndef TERN_WITHOUT_RATE
 		{ IB_QP_RATE_LIMIT, TERN_QPA_RATE_LIMIT },
+#endif
 #ifndef TERN_WITHOUT_APM
 		{ IB_QP_ALT_PATH, TERN_QPA_ALT_PATH },
 		{ IB_QP_PATH_MIG_STATE, TERN_QPA_MIG_STATE },
@@ -345,12 +374,13 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		to->dest_qpn = cpu_to_le32(attr->dest_qp_num);
 	if (mask & IB_QP_PORT)
 		to->port = attr->port_num;
+#ifndef TERN_WITHOUT_RATE
 	if (mask & IB_QP_RATE_LIMIT)
 		to->rate_limit = cpu_to_le32(attr->rate_limit);
+#endif
 
 	return result;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_to_dev);
 
 /* Converts the reply of QUERY_QP to ib_core's format, except for addresses. */
 void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
@@ -373,6 +403,7 @@ void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 	attr->timeout = from->timeout;
 	attr->retry_cnt = from->retry_cnt;
 	attr->rnr_retry = from->rnr_retry;
+#ifndef TERN_WITHOUT_RATE
 	attr->rate_limit = le32_to_cpu(from->rate_limit);
+#endif
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_from_dev);

@@ -22,7 +22,11 @@ struct tern_qp_kind {
 extern const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX];
 
 bool tern_qp_has_rq(const struct ib_qp_init_attr *attr);
+u32 tern_qp_create_flags(const struct tern_ib_dev *dev, enum ib_qp_type type);
+u8 tern_qp_create_flags_to_dev(u32 create_flags);
+#ifndef TERN_WITHOUT_TM
 bool tern_qp_is_rendezvous(const struct ib_qp_init_attr *attr);
+#endif
 int tern_check_create_qp(struct tern_ib_dev *dev,
 			 const struct ib_qp_init_attr *attr);
 bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
@@ -34,13 +38,11 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 			struct tern_qp_attr *to);
 void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 			   struct ib_qp_attr *attr);
-#if IS_ENABLED(CONFIG_KUNIT)
 u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
 		  const struct tern_ureq_create_qp *req);
 bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr, int log_max,
 			 const struct tern_ureq_create_qp *req);
 u32 tern_qp_access(int flags);
 int tern_qp_access_flags(u32 access);
-#endif
 
 #endif /* TERN_IB_QP_UTIL_H */

@@ -4,8 +4,9 @@
  * share one pinned reference to it.
  */
 
+#ifndef TERN_WITHOUT_KUNIT
 #include <kunit/static_stub.h>
-#include <kunit/visibility.h>
+#endif
 #include <linux/slab.h>
 
 #include <rdma/iter.h>
@@ -47,16 +48,16 @@ tern_record_page_find(struct tern_ucontext *ucontext, unsigned long addr)
 	return NULL;
 }
 
-VISIBLE_IF_KUNIT struct ib_umem *
-tern_record_umem(struct tern_ucontext *ucontext, unsigned long addr)
+struct ib_umem * tern_record_umem(struct tern_ucontext *ucontext,
+				  unsigned long addr)
 {
+#ifndef TERN_WITHOUT_KUNIT
 	KUNIT_STATIC_STUB_REDIRECT(tern_record_umem, ucontext, addr);
-
+#endif
 	/* The device reads software's words and writes its own. */
 	return ib_umem_get_va(ucontext->ibucontext.device, addr, PAGE_SIZE,
 			      IB_ACCESS_LOCAL_WRITE);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_record_umem);
 
 static struct tern_record_page *
 tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
@@ -119,7 +120,6 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 	record->dma = page->dma + offset_in_page(addr);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_record_get);
 
 /**
  * tern_record_put() - undo tern_record_get()
@@ -171,14 +171,12 @@ void tern_record_done(struct tern_record *record, int err)
 	list_del_init(&page->entry);
 	mutex_unlock(&page->ucontext->record_lock);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_record_done);
 
 void tern_records_init(struct tern_ucontext *ucontext)
 {
 	mutex_init(&ucontext->record_lock);
 	INIT_LIST_HEAD(&ucontext->record_pages);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_records_init);
 
 /**
  * tern_uqueue_get() - take the memory of a user queue

@@ -4,7 +4,6 @@
  * another object by the time of the event: the generation tells them apart.
  */
 
-#include <kunit/visibility.h>
 
 #include "tern_ib.h"
 
@@ -21,7 +20,6 @@ int tern_ref_publish(struct xarray *objects, u32 id, struct tern_ref *ref)
 	tern_ref_init(ref);
 	return xa_insert_irq(objects, id, ref, GFP_KERNEL);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_ref_publish);
 
 /**
  * tern_ref_unpublish() - undo tern_ref_publish()

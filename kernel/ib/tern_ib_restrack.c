@@ -23,21 +23,32 @@ static int tern_put_cq(struct sk_buff *msg, const struct tern_cq *cq)
 	return 0;
 }
 
+/* The device does not know the DMA lkey; other kernel keys change. */
+static bool tern_mr_tracked(const struct tern_mr *mr)
+{
+#ifndef TERN_WITHOUT_ODP
+	if (mr->odp)
+		return true;
+#endif
+	return mr->umem || mr->dm_entry;
+}
+
 static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 {
 	struct tern_ib_dev *dev = to_tdev(mr->ibmr.device);
 	struct tern_rsp_mr rsp;
 
-	/* The device does not know the DMA lkey; other kernel keys change. */
-	if (!mr->umem && !mr->dm_entry && !mr->odp)
+	if (!tern_mr_tracked(mr))
 		return 0;
 
+#ifndef TERN_WITHOUT_ODP
 	if (mr->odp &&
 	    rdma_nl_put_driver_string(msg, "memory",
 				      mr->access & IB_ACCESS_ON_DEMAND ?
 				      "on-demand" : "dma-buf"))
 		return -EMSGSIZE;
 
+#endif
 	if (mr->umem &&
 	    (rdma_nl_put_driver_u32_hex(msg, "page_size",
 					BIT(mr->page_shift)) ||
@@ -75,10 +86,14 @@ static int tern_put_qp(struct sk_buff *msg, struct tern_qp *qp)
 		return 0;
 
 	if (rdma_nl_put_driver_u32(msg, "sq_ci", le32_to_cpu(rsp.sq_ci)) ||
-	    rdma_nl_put_driver_u32(msg, "rq_ci", le32_to_cpu(rsp.rq_ci)) ||
-	    rdma_nl_put_driver_u32(msg, "rate_kbps", le32_to_cpu(rsp.rate)))
+	    rdma_nl_put_driver_u32(msg, "rq_ci", le32_to_cpu(rsp.rq_ci)))
 		return -EMSGSIZE;
 
+#ifndef TERN_WITHOUT_RATE
+	if (rdma_nl_put_driver_u32(msg, "rate_kbps", le32_to_cpu(rsp.rate)))
+		return -EMSGSIZE;
+
+#endif
 	return 0;
 }
 
@@ -135,7 +150,7 @@ int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr)
 	struct tern_mr *mr = to_tmr(ibmr);
 	struct tern_rsp_mr rsp;
 
-	if (!mr->umem && !mr->dm_entry && !mr->odp)
+	if (!tern_mr_tracked(mr))
 		return 0;
 
 	return tern_put_raw(msg, to_tdev(ibmr->device), TERN_CMD_QUERY_MR,

@@ -97,7 +97,6 @@ static inline u8 tern_queue_log_size(u32 num, u8 min)
 	return max_t(u8, order_base_2(num), min);
 }
 
-#if IS_ENABLED(CONFIG_KUNIT)
 /* tern_ib_kqueue.c */
 size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge, u32 max_inline);
 u8 tern_recv_stride(u32 max_sge);
@@ -125,6 +124,5 @@ enum ib_wc_opcode tern_wc_opcode(u8 opcode);
 void tern_cqe_to_wc(const struct tern_cqe *cqe, struct ib_wc *wc);
 void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode, u64 wr_id,
 		   struct ib_wc *wc);
-#endif
 
 #endif /* TERN_IB_RING_H */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Shared receive queues of user space and of the kernel, and XRC domains. */
+/* Shared receive queues of user space and of the kernel. */
 
-#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 
@@ -38,54 +37,31 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		srq->ibsrq.event_handler(&ibevent, srq->ibsrq.srq_context);
 	tern_ref_put(ref);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_srq_event);
 
-/* The operations on the tags of an SRQ. */
-struct tern_srq_tm {
-	struct tern_pages pages;
-	struct tern_table table;
-	u32 uar;
-	u8 log_ops;
-};
-
-/* Creates the SRQ in the device, with the memory that @pages describes. */
+/* Creates the SRQ in the device, with the memory in @cmd. */
 static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 				const struct ib_srq_init_attr *attr,
-				const struct tern_pages *pages,
-				dma_addr_t record,
-				const struct tern_srq_tm *tm)
+				struct tern_cmd_create_srq *cmd)
 {
-	struct tern_cmd_create_srq cmd = {
-		.pages = *pages,
-		.record = cpu_to_le64(record),
-		.pdn = cpu_to_le32(to_tpd(srq->ibsrq.pd)->pdn),
-		.log_size = ilog2(srq->max_wr),
-		.log_stride = srq->log_stride,
-	};
 	int err;
 
+	cmd->pdn = cpu_to_le32(to_tpd(srq->ibsrq.pd)->pdn);
+	cmd->log_size = ilog2(srq->max_wr);
+	cmd->log_stride = srq->log_stride;
+#ifndef TERN_WITHOUT_XRC
 	if (attr->srq_type == IB_SRQT_XRC) {
-		cmd.flags = TERN_SRQ_F_XRC;
-		cmd.xrcdn = cpu_to_le32(to_txrcd(attr->ext.xrc.xrcd)->xrcdn);
-		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
-	} else if (attr->srq_type == IB_SRQT_TM) {
-		cmd.flags = TERN_SRQ_F_TM;
-		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
-		cmd.log_ops = tm->log_ops;
-		cmd.ops_pages = tm->pages;
-		cmd.uar = cpu_to_le32(tm->uar);
-		cmd.max_tags =
-			cpu_to_le32(attr->ext.tag_matching.max_num_tags);
+		cmd->flags = TERN_SRQ_F_XRC;
+		cmd->xrcdn = cpu_to_le32(to_txrcd(attr->ext.xrc.xrcd)->xrcdn);
+		cmd->cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
 	}
-
-	err = tern_ib_create_gen(dev, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
+#endif
+	err = tern_ib_create_gen(dev, TERN_CMD_CREATE_SRQ, cmd, sizeof(*cmd),
 				 &srq->srqn, &srq->ref.generation);
-	if (err)
-		return err;
-
-	if (attr->srq_type == IB_SRQT_XRC)
+#ifndef TERN_WITHOUT_XRC
+	if (!err && attr->srq_type == IB_SRQT_XRC)
 		srq->ibsrq.ext.xrc.srq_num = srq->srqn;
-	return 0;
+#endif
+	return err;
 }
 
 /* Destroys the SRQ and releases its memory. */
@@ -94,7 +70,9 @@ static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
 
 	tern_uqueue_done(dev, &srq->queue, err);
+#ifndef TERN_WITHOUT_TM
 	tern_ib_umem_done(dev, srq->ops_umem, err);
+#endif
 	tern_kbuf_done(dev, &srq->kbuf, err);
 }
 
@@ -110,71 +88,37 @@ static void tern_srq_unpublish(struct tern_ib_dev *dev, struct tern_srq *srq)
 	tern_ref_unpublish(&dev->srqs, srq->srqn, &srq->ref);
 }
 
-/* Pins the ring of operations on tags and describes it to the device. */
-static int tern_srq_get_ops(struct tern_ib_dev *dev, struct tern_srq *srq,
-			    const struct tern_ureq_create_srq *req,
-			    struct tern_srq_tm *tm)
-{
-	struct ib_umem *umem;
-	int err;
-
-	/* The device only reads operations. */
-	umem = ib_umem_get_va(&dev->ibdev, req->ops_addr, req->ops_len, 0);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
-
-	err = tern_table_from_queue(dev, &tm->table, umem, &tm->pages);
-	if (err) {
-		ib_umem_release(umem);
-		return err;
-	}
-
-	srq->ops_umem = umem;
-	return 0;
-}
-
-/* Undoes tern_srq_get_ops() after a failure, or its page list after success. */
-static void tern_srq_put_ops(struct tern_srq *srq, struct tern_srq_tm *tm,
-			     int err)
-{
-	if (!srq->ops_umem)
-		return;
-
-	tern_table_free(&tm->table);
-	if (err) {
-		ib_umem_release(srq->ops_umem);
-		srq->ops_umem = NULL;
-	}
-}
-
 /* Creates the SRQ in the device. Its ring and its record are pinned. */
 static int tern_srq_create_user(struct tern_ib_dev *dev, struct tern_srq *srq,
 				const struct ib_srq_init_attr *attr,
 				const struct tern_ureq_create_srq *req, u32 uar)
 {
-	struct tern_srq_tm tm = { .uar = uar, .log_ops = req->log_ops };
-	struct tern_pages pages;
+	struct tern_cmd_create_srq cmd = {
+		.record = cpu_to_le64(srq->queue.record.dma),
+	};
+#ifndef TERN_WITHOUT_TM
+	struct tern_table ops = {};
+#endif
 	struct tern_table table;
 	int err;
 
-	if (attr->srq_type == IB_SRQT_TM) {
-		err = tern_srq_get_ops(dev, srq, req, &tm);
-		if (err)
-			return err;
-	}
-
-	err = tern_table_from_queue(dev, &table, srq->queue.umem, &pages);
+#ifndef TERN_WITHOUT_TM
+	err = tern_tm_get_ops(dev, srq, attr, req, uar, &cmd, &ops);
+	if (err)
+		return err;
+#endif
+	err = tern_table_from_queue(dev, &table, srq->queue.umem, &cmd.pages);
 	if (!err) {
-		err = tern_srq_exec_create(dev, srq, attr, &pages,
-					   srq->queue.record.dma, &tm);
+		err = tern_srq_exec_create(dev, srq, attr, &cmd);
 		tern_table_free(&table);
 	}
-
-	tern_srq_put_ops(srq, &tm, err);
+#ifndef TERN_WITHOUT_TM
+	tern_tm_put_ops(srq, &ops, err);
+#endif
 	return err;
 }
 
-/* Whether the rings fit the request. Returns 0 or -EINVAL. */
+/* Whether the ring fits the request. Returns 0 or -EINVAL. */
 static int tern_check_user_srq(struct tern_ib_dev *dev,
 			       const struct ib_srq_init_attr *attr,
 			       const struct tern_ureq_create_srq *req)
@@ -190,11 +134,12 @@ static int tern_check_user_srq(struct tern_ib_dev *dev,
 				   "SRQ of 2^%u slots in %llu bytes, for %u",
 				   req->log_size, req->buf_len,
 				   attr->attr.max_wr);
+#ifndef TERN_WITHOUT_TM
 	if (!tern_tm_ring_ok(req, attr->srq_type == IB_SRQT_TM))
 		return tern_refuse(dev, -EINVAL,
 				   "ring of 2^%u operations in %llu bytes",
 				   req->log_ops, req->ops_len);
-
+#endif
 	return 0;
 }
 
@@ -208,7 +153,7 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	struct ib_umem *umem;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_188);
+	err = ib_copy_validate_udata_in(udata, req, reserved_d0);
 	if (err)
 		return err;
 
@@ -267,9 +212,8 @@ err_put_queue:
  * Return: 0; -EINVAL if no slot is large enough for the WQEs, or if the device
  * cannot read the page list; -ENOMEM.
  */
-VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
-				    struct tern_srq *srq,
-				    const struct ib_srq_attr *attr)
+int tern_ksrq_init(struct tern_ib_dev *dev, struct tern_srq *srq,
+		   const struct ib_srq_attr *attr)
 {
 	u32 i;
 	int err;
@@ -300,17 +244,15 @@ VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
 	srq->record = srq->kbuf.record;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_ksrq_init);
 
 static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 				  struct tern_srq *srq,
 				  struct ib_srq_init_attr *attr)
 {
-	struct tern_pages pages;
+	struct tern_cmd_create_srq cmd = {};
 	struct tern_table table;
 	int err;
 
-	/* The kernel has no verb for operations on tags, and no XRC domains. */
 	if (attr->srq_type != IB_SRQT_BASIC)
 		return tern_refuse(dev, -EOPNOTSUPP, "kernel SRQ of type %d",
 				   attr->srq_type);
@@ -319,12 +261,12 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 	if (err)
 		return err;
 
-	err = tern_table_from_kbuf(dev, &table, &srq->kbuf, &pages);
+	cmd.record = cpu_to_le64(srq->kbuf.record_dma);
+	err = tern_table_from_kbuf(dev, &table, &srq->kbuf, &cmd.pages);
 	if (err)
 		goto err_free_kbuf;
 
-	err = tern_srq_exec_create(dev, srq, attr, &pages,
-				   srq->kbuf.record_dma, NULL);
+	err = tern_srq_exec_create(dev, srq, attr, &cmd);
 	tern_table_free(&table);
 	if (err)
 		goto err_free_kbuf;
@@ -628,39 +570,4 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	spin_unlock_irqrestore(&srq->post_lock, flags);
 
 	return err;
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_post_srq_recv);
-
-/*
- * ---- XRC domains ----
- *
- * XRC SRQs and XRC target QPs of several processes share them.
- */
-
-/**
- * tern_alloc_xrcd() - allocate an XRC domain
- * @ibxrcd: the domain
- * @udata: user request without driver data, NULL for kernel users
- *
- * Return: 0 or a negative errno.
- */
-int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
-{
-	struct tern_ib_dev *dev = to_tdev(ibxrcd->device);
-	int err;
-
-	err = ib_no_udata_io(udata);
-	if (err)
-		return err;
-
-	return tern_ib_create(dev, TERN_CMD_ALLOC_XRCD, NULL, 0,
-			      &to_txrcd(ibxrcd)->xrcdn);
-}
-
-int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
-{
-	/* If a live device refuses, it keeps the domain until its next reset. */
-	tern_ib_destroy(to_tdev(ibxrcd->device), TERN_CMD_FREE_XRCD,
-			to_txrcd(ibxrcd)->xrcdn);
-	return 0;
 }

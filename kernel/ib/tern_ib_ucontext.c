@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* User contexts, and small objects of one: protection domains, DMA handles. */
+/* User contexts and protection domains. */
 
 #include <rdma/uverbs_ioctl.h>
+#ifndef TERN_WITHOUT_IMPORT
 #define UVERBS_MODULE_NAME tern_ib
 #include <rdma/uverbs_named_ioctl.h>
+#endif
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
@@ -86,10 +88,12 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 		.max_send_sge = le16_to_cpu(caps->max_send_sge),
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
 		.max_inline_data = le32_to_cpu(caps->max_inline),
+#ifndef TERN_WITHOUT_RATE
+		.max_rate = le32_to_cpu(caps->max_rate),
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 		.clock_offset = tern_clock_offset(ucontext),
 #endif
-		.max_rate = le32_to_cpu(caps->max_rate),
 	};
 }
 
@@ -112,16 +116,20 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 		return err;
 
 	tern_records_init(ucontext);
-	if (tern_has_odp(dev)) {
-		ucontext->pager = tern_pager_alloc(dev);
-		if (!ucontext->pager)
-			return -ENOMEM;
-	}
-
 	err = tern_add_uar(dev, ucontext);
 	if (err)
-		goto err_close_pager;
+		return err;
 
+#ifndef TERN_WITHOUT_ODP
+	if (tern_has_odp(dev)) {
+		ucontext->pager = tern_pager_alloc(dev);
+		if (!ucontext->pager) {
+			err = -ENOMEM;
+			goto err_del_uar;
+		}
+	}
+
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	err = tern_add_clock(dev, ucontext);
 	if (err)
@@ -139,12 +147,14 @@ err_del_uar:
 #ifndef TERN_WITHOUT_CLOCK
 	tern_del_clock(ucontext);
 #endif
-	tern_del_uar(ucontext);
-err_close_pager:
+#ifndef TERN_WITHOUT_ODP
 	tern_pager_close(ucontext->pager);
+#endif
+	tern_del_uar(ucontext);
 	return err;
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /**
  * tern_query_ucontext() - query a user context that a process imports
  * @ibucontext: the context, opened by another process
@@ -164,7 +174,7 @@ int tern_query_ucontext(struct ib_ucontext *ibucontext,
 }
 
 #define TERN_UCONTEXT_RESP_ATTR \
-	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, max_rate)
+	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, max_inline_data)
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_query_context, UVERBS_OBJECT_DEVICE,
 			     UVERBS_METHOD_QUERY_CONTEXT,
@@ -177,6 +187,7 @@ const struct uapi_definition tern_ctx_defs[] = {
 	{}
 };
 
+#endif
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
@@ -184,8 +195,10 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 #ifndef TERN_WITHOUT_CLOCK
 	tern_del_clock(ucontext);
 #endif
-	tern_del_uar(ucontext);
+#ifndef TERN_WITHOUT_ODP
 	tern_pager_close(ucontext->pager);
+#endif
+	tern_del_uar(ucontext);
 }
 
 /*
@@ -196,40 +209,6 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
-#ifndef TERN_WITHOUT_DMAH
-/*
- * DMA handles: processing hints for the accesses to a region. No root complex
- * could steer the device's accesses: the hints are checked and have no effect.
- */
-
-/**
- * tern_alloc_dmah() - check the hints of a DMA handle
- * @ibdmah: the handle; ib_core has checked the range of each field
- * @attrs: unused
- *
- * Return: 0, or -EINVAL unless there is a processing hint, and a processor
- * together with its type of memory or neither.
- */
-int tern_alloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
-{
-	const u8 target = BIT(IB_DMAH_CPU_ID_EXISTS) |
-			  BIT(IB_DMAH_MEM_TYPE_EXISTS);
-	u8 fields = ibdmah->valid_fields;
-
-	if (!(fields & BIT(IB_DMAH_PH_EXISTS)) ||
-	    ((fields & target) && (fields & target) != target))
-		return tern_refuse(to_tdev(ibdmah->device), -EINVAL,
-				   "DMA handle with fields %#x", fields);
-
-	return 0;
-}
-
-int tern_dealloc_dmah(struct ib_dmah *ibdmah, struct uverbs_attr_bundle *attrs)
-{
-	return 0;
-}
-
-#endif
 /**
  * tern_alloc_pd() - allocate a protection domain
  * @ibpd: the PD

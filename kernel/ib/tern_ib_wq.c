@@ -4,7 +4,6 @@
  * In the device a work queue is a raw packet QP without a send queue.
  */
 
-#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -64,10 +63,8 @@ void tern_rwq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation)
  * Returns 0, -EOPNOTSUPP for an unsupported type or flag, -EINVAL for
  * attributes that exceed the device's limits or the buffer.
  */
-VISIBLE_IF_KUNIT int
-tern_check_create_wq(const struct tern_ib_dev *dev,
-		     const struct ib_wq_init_attr *attr,
-		     const struct tern_ureq_create_wq *req)
+int tern_check_create_wq(const struct tern_ib_dev *dev,
+			 const struct ib_wq_init_attr *attr, const struct tern_ureq_create_wq *req)
 {
 	const struct tern_rsp_caps *caps = dev->core->caps;
 	u32 max_wr = le32_to_cpu(caps->max_qp_wr);
@@ -98,7 +95,6 @@ tern_check_create_wq(const struct tern_ib_dev *dev,
 
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_check_create_wq);
 
 static int tern_rwq_exec_create(struct tern_ib_dev *dev, struct tern_rwq *wq,
 				struct ib_pd *ibpd,
@@ -141,8 +137,10 @@ static void tern_rwq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
 	int err;
 
+#ifndef TERN_WITHOUT_ODP
 	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, wq->ibwq.wq_num);
+#endif
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, wq->ibwq.wq_num);
 	tern_uqueue_done(dev, &wq->queue, err);
 }
@@ -217,8 +215,9 @@ err_put_queue:
  * and for kernel users; -EINVAL for attributes that exceed the device's limits;
  * or another negative errno.
  */
-struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
-			     struct ib_udata *udata)
+static struct ib_wq *tern_create_wq(struct ib_pd *ibpd,
+				    struct ib_wq_init_attr *attr,
+				    struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	struct tern_ureq_create_wq req;
@@ -257,7 +256,7 @@ struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
  *
  * Return: 0.
  */
-int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
+static int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibwq->device);
 	struct tern_rwq *wq = to_trwq(ibwq);
@@ -269,12 +268,10 @@ int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 }
 
 /* From the error state, a WQ becomes ready by way of RESET. */
-VISIBLE_IF_KUNIT bool tern_rwq_transition_ok(enum ib_wq_state from,
-					     enum ib_wq_state to)
+bool tern_rwq_transition_ok(enum ib_wq_state from, enum ib_wq_state to)
 {
 	return to != IB_WQS_RDY || from != IB_WQS_ERR;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rwq_transition_ok);
 
 static int tern_rwq_exec_state(struct tern_ib_dev *dev, u32 wqn, u8 state)
 {
@@ -355,8 +352,8 @@ static int tern_rwq_set_stripping(struct tern_ib_dev *dev, struct tern_rwq *wq,
  * Return: 0; -EOPNOTSUPP for a flag that cannot change; -EINVAL for an invalid
  * transition; or another negative errno.
  */
-int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
-		   struct ib_udata *udata)
+static int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
+			  struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibwq->device);
 	struct tern_rwq *wq = to_trwq(ibwq);
@@ -400,9 +397,9 @@ out_unlock:
  *
  * Return: 0, or -EINVAL if the device supports only smaller tables.
  */
-int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
-			      struct ib_rwq_ind_table_init_attr *attr,
-			      struct ib_udata *udata)
+static int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
+				     struct ib_rwq_ind_table_init_attr *attr,
+				     struct ib_udata *udata)
 {
 	if (tern_exceeds(to_tdev(table->device), "entries of the table",
 			 BIT(attr->log_ind_tbl_size), TERN_RSS_ENTRIES))
@@ -411,7 +408,17 @@ int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
 	return ib_no_udata_io(udata);
 }
 
-int tern_destroy_rwq_ind_table(struct ib_rwq_ind_table *table)
+static int tern_destroy_rwq_ind_table(struct ib_rwq_ind_table *table)
 {
 	return 0;
 }
+
+const struct ib_device_ops tern_wq_ops = {
+	.create_rwq_ind_table = tern_create_rwq_ind_table,
+	.create_wq = tern_create_wq,
+	.destroy_rwq_ind_table = tern_destroy_rwq_ind_table,
+	.destroy_wq = tern_destroy_wq,
+	.modify_wq = tern_modify_wq,
+
+	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, tern_rwq_ind_table, ibtable),
+};

@@ -101,6 +101,7 @@ static void tern_test_raw_caps(struct kunit *test)
 		dev->caps.flags = cpu_to_le64(flags);
 		memset(attr, 0, sizeof(*attr));
 		tern_fill_raw(&dev->ib, attr);
+		tern_fill_rss(&dev->ib, attr);
 
 		KUNIT_EXPECT_EQ(test, attr->max_raw_ethy_qp, raw ? 100 : 0);
 		KUNIT_EXPECT_EQ(test, attr->raw_packet_caps, offload ?

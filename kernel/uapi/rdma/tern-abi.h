@@ -20,15 +20,27 @@ enum {
 	TERN_UCTX_CAP_MW_2A = 1 << 3,		/* type 2 is 2A, else 2B */
 	TERN_UCTX_CAP_TIMESTAMP = 1 << 4,
 	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
-	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 6,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
-	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
-	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 8,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
-	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 9,	/* of a UD QP's own multicasts */
-	TERN_UCTX_CAP_RATE_LIMIT = 1 << 10,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
-	TERN_UCTX_CAP_TM = 1 << 11,		/* SRQs with tag matching */
-	TERN_UCTX_CAP_ECE = 1 << 12,		/* options of a connection */
-	TERN_UCTX_CAP_DM_OPS = 1 << 16,		/* operation pages of device memory */
-	TERN_UCTX_CAP_UDP_SPORT = 1 << 17,	/* UDP source ports of QPs */
+	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 6,	/* of a UD QP's own multicasts */
+#ifndef TERN_WITHOUT_RAW
+	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 7,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
+#endif
+#ifndef TERN_WITHOUT_RSS
+	TERN_UCTX_CAP_RSS = 1 << 8,		/* RSS QPs */
+	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 9,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
+#endif
+#ifndef TERN_WITHOUT_TM
+	TERN_UCTX_CAP_TM = 1 << 10,		/* SRQs with tag matching */
+#endif
+#ifndef TERN_WITHOUT_ECE
+	TERN_UCTX_CAP_ECE = 1 << 11,		/* options of a connection */
+#endif
+#ifndef TERN_WITHOUT_RATE
+	TERN_UCTX_CAP_RATE_LIMIT = 1 << 12,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
+#endif
+#ifndef TERN_WITHOUT_DV
+	TERN_UCTX_CAP_DM_OPS = 1 << 13,		/* operation pages of device memory */
+	TERN_UCTX_CAP_UDP_SPORT = 1 << 14,	/* UDP source ports of QPs */
+#endif
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -42,14 +54,12 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_send_sge;
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
+#ifndef TERN_WITHOUT_RATE
+	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
+	__u8 reserved_160[4];
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
-#endif
-	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
-#ifndef TERN_WITHOUT_CLOCK
-	__u8 reserved_1a0[4];
-#else
-	__u8 reserved_160[4];
 #endif
 };
 
@@ -138,22 +148,25 @@ struct tern_ureq_alt_path {
 };
 
 #endif
+#ifndef TERN_WITHOUT_ECE
 /* Optional: without it, all of it is zero. */
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
-#ifndef TERN_WITHOUT_APM
-	__u32 flags;			/* TERN_MODIFY_QP_* */
-#else
 	__u8 reserved_20[4];
-#endif
+#ifndef TERN_WITHOUT_RATE
 	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u8 reserved_70[2];
+#endif
 #ifndef TERN_WITHOUT_APM
+	__u32 flags;			/* TERN_MODIFY_QP_* */
+	__u8 reserved_a0[4];
 	struct tern_ureq_alt_path alt;	/* with TERN_MODIFY_QP_ALT_PATH */
 #endif
 };
 
+#endif
+#ifndef TERN_WITHOUT_RSS
 /* Fields of rx_hash_fields_mask, with the values of the verb. */
 enum {
 	TERN_RX_HASH_SRC_IPV4 = 1 << 0,
@@ -193,6 +206,7 @@ struct tern_ureq_create_wq {
 	__u8 reserved_d0[6];
 };
 
+#endif
 struct tern_ureq_create_srq {
 	__aligned_u64 buf_addr;		/* read by the device */
 	__aligned_u64 buf_len;
@@ -200,11 +214,13 @@ struct tern_ureq_create_srq {
 	__u8 log_size;
 	__u8 log_stride;
 	__u8 reserved_d0[6];
+#ifndef TERN_WITHOUT_TM
 	/* Tag matching, else 0: */
 	__aligned_u64 ops_addr;		/* struct tern_tm_op[], read by the device */
 	__aligned_u64 ops_len;
 	__u8 log_ops;			/* log2 of operations */
 	__u8 reserved_188[7];
+#endif
 };
 
 struct tern_uresp_create_srq {
@@ -234,16 +250,19 @@ struct tern_uresp_alloc_dm {
 	__aligned_u64 mmap_size;	/* bytes to map: the length rounded up to pages */
 };
 
-/* UVERBS_METHOD_QUERY_CONTEXT: struct tern_uresp_alloc_ucontext for an imported context. */
-enum tern_ib_query_context_attrs {
-	TERN_IB_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
-};
-
 /* UVERBS_METHOD_DM_ALLOC: struct tern_uresp_alloc_dm. */
 enum tern_ib_alloc_dm_attrs {
 	TERN_IB_ATTR_ALLOC_DM_RESP = (1U << UVERBS_ID_NS_SHIFT),
 };
 
+#ifndef TERN_WITHOUT_IMPORT
+/* UVERBS_METHOD_QUERY_CONTEXT: struct tern_uresp_alloc_ucontext for an imported context. */
+enum tern_ib_query_context_attrs {
+	TERN_IB_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+#endif
+#ifndef TERN_WITHOUT_COMP_CNTR
 /*
  * UVERBS_METHOD_COMP_CNTR_CREATE. A buffer, struct ib_uverbs_buffer_desc, is an
  * aligned __le64.
@@ -259,10 +278,14 @@ enum tern_comp_cntr_type {
 	TERN_COMP_CNTR_TYPE_BYTES,
 };
 
+#endif
+#ifndef TERN_WITHOUT_IMPORT
 /* Methods of UVERBS_OBJECT_DM. */
 enum tern_ib_dm_methods {
 	TERN_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+#ifndef TERN_WITHOUT_DV
 	TERN_IB_METHOD_DM_MAP_OP,
+#endif
 };
 
 /* Queries the attributes of a DM that an importer does not know. */
@@ -272,6 +295,8 @@ enum tern_ib_query_dm_attrs {
 	TERN_IB_ATTR_QUERY_DM_LENGTH,	/* __u64: bytes requested */
 };
 
+#endif
+#ifndef TERN_WITHOUT_DV
 /* Operations: of a word x, with the operand v. A mapping of each is one page. */
 enum tern_dm_map_op {
 	TERN_DM_MAP_OP_ADD,		/* a store of v: x + v; a load: x + 1 */
@@ -336,4 +361,5 @@ enum tern_ib_get_sport_attrs {
 	TERN_IB_ATTR_GET_SPORT_PORT,	/* __u16 */
 };
 
+#endif
 #endif /* TERN_ABI_USER_H */
