@@ -186,10 +186,12 @@ static enum ibv_wc_status tern_wc_status(const struct tern_cqe *cqe)
 		return IBV_WC_FATAL_ERR;
 	case TERN_CQE_RESP_TIMEOUT_ERR:
 		return IBV_WC_RESP_TIMEOUT_ERR;
+#ifndef TERN_WITHOUT_TM
 	case TERN_CQE_TM_ERR:
 		return IBV_WC_TM_ERR;
 	case TERN_CQE_TM_RNDV_INCOMPLETE:
 		return IBV_WC_TM_RNDV_INCOMPLETE;
+#endif
 	default:
 		return IBV_WC_GENERAL_ERR;
 	}
@@ -222,12 +224,14 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	case TERN_CUR_TSO:
 		return IBV_WC_TSO;
+#ifndef TERN_WITHOUT_TM
 	case TERN_RECV_TM:
 	case TERN_RECV_TM_NO_TAG:
 	case TERN_TM_CQE_ADD:
 	case TERN_TM_CQE_DEL:
 	case TERN_TM_CQE_SYNC:
 		return tern_tm_wc_opcode(cqe);
+#endif
 	default: /* all kinds of SEND */
 		return IBV_WC_SEND;
 	}
@@ -247,8 +251,10 @@ static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 		flags |= IBV_WC_WITH_IMM;
 	if (cqe->flags & TERN_CQE_F_INV)
 		flags |= IBV_WC_WITH_INV;
+#ifndef TERN_WITHOUT_TM
 	if (unlikely(tern_cqe_is_tm(cqe)))
 		return flags | tern_tm_wc_flags(cqe);
+#endif
 	if ((cqe->flags & csum_ok) == csum_ok)
 		flags |= IBV_WC_IP_CSUM_OK;
 
@@ -456,17 +462,23 @@ static uint32_t tern_read_src_qp(struct ibv_cq_ex *ibvcq)
 	return tern_wc_src_qp(&to_tern_cq_ex(ibvcq)->cur);
 }
 
+#ifndef TERN_WITHOUT_RSS
 /* Tag of the flow that took a frame, 0 if there is none. */
 static uint32_t tern_read_flow_tag(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
-	if (cqe->flags & TERN_CQE_F_GRH || tern_cqe_is_tm(cqe))
+#ifndef TERN_WITHOUT_TM
+	if (tern_cqe_is_tm(cqe))
+		return 0;
+#endif
+	if (cqe->flags & TERN_CQE_F_GRH)
 		return 0;
 
 	return le32toh(cqe->src_qp);
 }
 
+#endif
 /* RoCE has no LIDs. */
 static uint32_t tern_read_slid(struct ibv_cq_ex *ibvcq)
 {
@@ -491,7 +503,11 @@ static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
-	if (!(cqe->flags & TERN_CQE_F_VLAN) || tern_cqe_is_tm(cqe))
+#ifndef TERN_WITHOUT_TM
+	if (tern_cqe_is_tm(cqe))
+		return 0;
+#endif
+	if (!(cqe->flags & TERN_CQE_F_VLAN))
 		return 0;
 
 	return le16toh(cqe->vlan) | cqe->sl << TERN_VLAN_PRIO_SHIFT;
@@ -545,10 +561,14 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 #endif
 	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
 		cq->read_cvlan = tern_read_cvlan;
+#ifndef TERN_WITHOUT_RSS
 	if (wc_flags & IBV_WC_EX_WITH_FLOW_TAG)
 		cq->read_flow_tag = tern_read_flow_tag;
+#endif
+#ifndef TERN_WITHOUT_TM
 	if (wc_flags & IBV_WC_EX_WITH_TM_INFO)
 		cq->read_tm_info = tern_read_tm_info;
+#endif
 }
 
 static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,

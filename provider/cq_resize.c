@@ -17,10 +17,14 @@ int tern_check_cq_attr(const struct tern_context *ctx,
 {
 	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
 
+#ifndef TERN_WITHOUT_RSS
 	if (ctx->caps & TERN_UCTX_CAP_RSS)
 		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
+#endif
+#ifndef TERN_WITHOUT_TM
 	if (ctx->caps & TERN_UCTX_CAP_TM)
 		wc_flags |= IBV_WC_EX_WITH_TM_INFO;
+#endif
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 #ifndef TERN_WITHOUT_CLOCK
@@ -84,6 +88,7 @@ int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_RESIZE
 /*
  * Makes the device write to another buffer. The number of the first CQE there
  * becomes the buffer's base.
@@ -167,6 +172,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 	return err;
 }
 
+#endif
 /* ibv_modify_cq(3): EINVAL for a count above 1 without a period. */
 int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr)
 {

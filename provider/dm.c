@@ -98,7 +98,9 @@ static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
 		return errno;
 
 	dm->length = length;
+#ifndef TERN_WITHOUT_DV
 	tern_dm_init_ops(dm);
+#endif
 	dm->vdm.dm.memcpy_to_dm = tern_memcpy_to_dm;
 	dm->vdm.dm.memcpy_from_dm = tern_memcpy_from_dm;
 
@@ -143,15 +145,14 @@ err_free:
 	return NULL;
 }
 
-/*
- * ibv_unimport_dm(3). The device gets the pages back when the last mapping in
- * any process is gone.
- */
-void tern_unimport_dm(struct ibv_dm *ibvdm)
+/* The device gets the pages back when the last mapping in any process is gone. */
+static void tern_dm_unmap(struct ibv_dm *ibvdm)
 {
 	struct tern_dm *dm = to_tern_dm(ibvdm);
 
+#ifndef TERN_WITHOUT_DV
 	tern_dm_uninit_ops(to_tern_dev(ibvdm->context->device), dm);
+#endif
 	munmap(dm->addr, dm->mmap_size);
 	free(dm);
 }
@@ -165,10 +166,11 @@ int tern_free_dm(struct ibv_dm *ibvdm)
 	if (err)
 		return err;
 
-	tern_unimport_dm(ibvdm);
+	tern_dm_unmap(ibvdm);
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /* ibv_import_dm(3): the kernel returns the same data as on allocation. */
 struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle)
 {
@@ -207,6 +209,13 @@ err_free:
 	return NULL;
 }
 
+/* ibv_unimport_dm(3). */
+void tern_unimport_dm(struct ibv_dm *ibvdm)
+{
+	tern_dm_unmap(ibvdm);
+}
+
+#endif
 /* ibv_reg_dm_mr(3): always zero-based; libibverbs and the kernel check. */
 struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 			      uint64_t offset, size_t length,

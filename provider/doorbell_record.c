@@ -25,8 +25,10 @@ static size_t tern_record_size(enum tern_record_type type)
 		return sizeof(struct tern_cq_record);
 	case TERN_RECORD_SRQ:
 		return sizeof(struct tern_srq_record);
+#ifndef TERN_WITHOUT_COMP_CNTR
 	case TERN_RECORD_COMP_CNTR:
 		return 2 * sizeof(__le64);
+#endif
 	default:
 		return sizeof(struct tern_qp_record);
 	}

@@ -172,6 +172,7 @@ int tern_dereg_mr(struct verbs_mr *vmr)
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /* ibv_import_mr(3). */
 struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle)
 {
@@ -192,6 +193,7 @@ void tern_unimport_mr(struct ibv_mr *ibvmr)
 	free(verbs_get_mr(ibvmr));
 }
 
+#endif
 /* ibv_alloc_mw(3). */
 struct ibv_mw *tern_alloc_mw(struct ibv_pd *ibvpd, enum ibv_mw_type type)
 {

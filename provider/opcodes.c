@@ -70,12 +70,14 @@ const struct tern_op tern_ops[TERN_NUM_OPS] = {
 		.caps = TERN_UCTX_CAP_SEND_INV,
 		.send_op = IBV_QP_EX_WITH_SEND_WITH_INV,
 	},
+#ifndef TERN_WITHOUT_RAW
 	[IBV_WR_TSO] = {
 		.opcode = TERN_WR_SEND,
 		.flags = TERN_OP_SGES | TERN_OP_INLINE,
 		.caps = TERN_UCTX_CAP_RAW_OFFLOAD,
 		.send_op = IBV_QP_EX_WITH_TSO,
 	},
+#endif
 	[IBV_WR_FLUSH] = {
 		.opcode = TERN_WR_FLUSH,
 		.seg = TERN_SEG_FLUSH,
@@ -190,9 +192,11 @@ uint32_t tern_qp_type_send_flags(const struct tern_qp_type *type, uint32_t caps)
 {
 	uint32_t flags = TERN_SEND_FLAGS;
 
+#ifndef TERN_WITHOUT_RAW
 	if (type->raw && (caps & TERN_UCTX_CAP_RAW_OFFLOAD))
 		flags |= IBV_SEND_IP_CSUM;
 
+#endif
 	return flags;
 }
 

@@ -29,6 +29,7 @@ struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
 	return &pd->ibvpd;
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /*
  * ibv_import_pd(3): a PD consists of its handle alone. An invalid one is
  * detected on first use.
@@ -48,6 +49,7 @@ struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
 	return &pd->ibvpd;
 }
 
+#endif
 void tern_pd_get(struct tern_pd *pd)
 {
 	atomic_fetch_add_explicit(&pd->refs, 1, memory_order_relaxed);
@@ -68,6 +70,7 @@ void tern_pd_put(struct tern_pd *pd)
 	free(pd);
 }
 
+#ifndef TERN_WITHOUT_IMPORT
 /*
  * ibv_unimport_pd(3). Parent domains and queues may still use the structure;
  * the last of them frees it.
@@ -77,6 +80,7 @@ void tern_unimport_pd(struct ibv_pd *ibvpd)
 	tern_pd_put(to_tern_pd(ibvpd));
 }
 
+#endif
 static bool tern_pd_busy(struct tern_pd *pd)
 {
 	return atomic_load_explicit(&pd->refs, memory_order_acquire) > 1;

@@ -17,6 +17,7 @@ static bool tern_has_own_rq(const struct tern_qp_type *type,
 	return type->has_rq && !srq;
 }
 
+#ifndef TERN_WITHOUT_TM
 /*
  * Whether the device uses the send queue: the SRQ matches tags, and the program
  * asks for no send queue.
@@ -27,6 +28,7 @@ static bool tern_qp_fetches(const struct ibv_qp_init_attr_ex *attr)
 	       !attr->cap.max_send_wr;
 }
 
+#endif
 /* Checks that the attributes have exactly the objects of the QP type. */
 static int tern_check_qp_objects(const struct tern_qp_type *type,
 				 const struct ibv_qp_init_attr_ex *attr)
@@ -75,6 +77,7 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 	if (err)
 		return err;
 
+#ifndef TERN_WITHOUT_TM
 	/* Tags are matched on reliable connections only. */
 	if (attr->srq && to_tern_srq(attr->srq)->tm &&
 	    type->qp_type != IBV_QPT_RC)
@@ -85,6 +88,7 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 	    attr->send_ops_flags)
 		return EINVAL;
 
+#endif
 	if (type->has_sq && (cap->max_send_wr > ctx->max_send_wr ||
 			     cap->max_send_sge > ctx->max_send_sge ||
 			     cap->max_inline_data > ctx->max_inline))
@@ -132,7 +136,11 @@ static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
 
 static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 {
-	cap->max_send_wr = qp->fetches ? 0 : tern_wq_num(&qp->sq);
+	cap->max_send_wr = tern_wq_num(&qp->sq);
+#ifndef TERN_WITHOUT_TM
+	if (qp->fetches)
+		cap->max_send_wr = 0;
+#endif
 	cap->max_recv_wr = tern_wq_num(&qp->rq);
 	cap->max_send_sge = qp->sq.max_sge;
 	cap->max_recv_sge = qp->rq.max_sge;
@@ -430,10 +438,12 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 		tern_qp_set_pd(qp, attr->pd);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
 		qp->max_tso_header = attr->max_tso_header;
+#ifndef TERN_WITHOUT_TM
 	if (tern_qp_fetches(attr)) {
 		qp->fetches = true;
 		qp->ops = 0;
 	}
+#endif
 
 	err = tern_qp_size(ctx, qp, &attr->cap, own_rq);
 	if (err)
@@ -547,7 +557,9 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_lock_cqs(qp);
 	tern_qp_purge_cqs(qp);
 	tern_unlock_cqs(qp);
+#ifndef TERN_WITHOUT_ECE
 	qp->ece_set = false;
+#endif
 
 	if (!qp->record)
 		return;
@@ -556,6 +568,7 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_wq_reset(&qp->rq, &qp->rq_tail, &qp->record->rq_pi);
 }
 
+#ifndef TERN_WITHOUT_ECE
 /*
  * Executes the verb with tern's own part of the request. Only the extended
  * command passes it to the driver.
@@ -609,24 +622,32 @@ static int tern_fill_alt_path(const struct ibv_qp_attr *attr,
 }
 
 #endif
+#endif
 /* ibv_modify_qp(3). */
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
 {
-	const struct tern_context *ctx = to_tern_ctx(ibvqp->context);
 	struct tern_qp *qp = to_tern_qp(ibvqp);
+#ifndef TERN_WITHOUT_ECE
 	struct tern_ureq_modify_qp req = {};
+#else
+	struct ibv_modify_qp cmd = {};
+#endif
 	int err;
 
+#ifndef TERN_WITHOUT_RATE
 	if ((attr_mask & IBV_QP_RATE_LIMIT) &&
-	    !(ctx->caps & TERN_UCTX_CAP_RATE_LIMIT))
+	    !(to_tern_ctx(ibvqp->context)->caps & TERN_UCTX_CAP_RATE_LIMIT))
 		return EOPNOTSUPP;
 
+#endif
+#ifndef TERN_WITHOUT_ECE
 	/* Options of the connection, if any. */
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
 	    qp->ece_set)
 		req.ece_options = qp->ece;
 
+#endif
 #ifndef TERN_WITHOUT_APM
 	if (attr_mask & IBV_QP_ALT_PATH) {
 		err = tern_fill_alt_path(attr, &req);
@@ -637,7 +658,11 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	}
 
 #endif
+#ifndef TERN_WITHOUT_ECE
 	err = tern_exec_modify_qp(ibvqp, attr, attr_mask, &req);
+#else
+	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd, sizeof(cmd));
+#endif
 	if (err)
 		return err;
 

@@ -6,6 +6,7 @@
 #include "tern.h"
 #include "wqe.h"
 
+#ifndef TERN_WITHOUT_RSS
 TERN_SAME(TERN_RX_HASH_SRC_IPV4, IBV_RX_HASH_SRC_IPV4);
 TERN_SAME(TERN_RX_HASH_DST_IPV4, IBV_RX_HASH_DST_IPV4);
 TERN_SAME(TERN_RX_HASH_SRC_IPV6, IBV_RX_HASH_SRC_IPV6);
@@ -18,6 +19,7 @@ TERN_SAME(TERN_RX_HASH_IPSEC_SPI, IBV_RX_HASH_IPSEC_SPI);
 TERN_SAME(TERN_RX_HASH_INNER, IBV_RX_HASH_INNER);
 TERN_SAME(TERN_RX_HASH_FUNC_TOEPLITZ, IBV_RX_HASH_FUNC_TOEPLITZ);
 
+#endif
 /* IBV_QP_CREATE_* of a QP of the type; the kernel checks them, too. */
 static uint32_t tern_qp_create_flags(const struct tern_context *ctx,
 				     const struct tern_qp_type *type)
@@ -31,10 +33,12 @@ static uint32_t tern_qp_create_flags(const struct tern_context *ctx,
 		return 0;
 
 	flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+#ifndef TERN_WITHOUT_RAW
 	if (ctx->caps & TERN_UCTX_CAP_RAW_OFFLOAD)
 		flags |= IBV_QP_CREATE_SCATTER_FCS |
 			 IBV_QP_CREATE_CVLAN_STRIPPING;
 
+#endif
 	return flags;
 }
 
@@ -60,6 +64,7 @@ int tern_check_raw_qp(const struct tern_context *ctx,
 
 	return 0;
 }
+#ifndef TERN_WITHOUT_RSS
 
 /* IBV_RX_HASH_* that an RSS QP may have. */
 uint64_t tern_rx_hash_fields(const struct tern_context *ctx)
@@ -71,6 +76,8 @@ uint64_t tern_rx_hash_fields(const struct tern_context *ctx)
 
 	return fields;
 }
+#endif
+#ifndef TERN_WITHOUT_RAW
 
 /* Fills in attributes that the kernel does not pass on. */
 void tern_raw_query_device(const struct tern_context *ctx,
@@ -81,10 +88,12 @@ void tern_raw_query_device(const struct tern_context *ctx,
 		attr->tso_caps.max_tso = TERN_ETH_MAX_TSO;
 		attr->tso_caps.supported_qpts = BIT(IBV_QPT_RAW_PACKET);
 	}
-
+#ifndef TERN_WITHOUT_RSS
 	if (attr_size >= offsetofend(struct ibv_device_attr_ex, rss_caps) &&
 	    (ctx->caps & TERN_UCTX_CAP_RSS)) {
 		attr->rss_caps.rx_hash_fields_mask = tern_rx_hash_fields(ctx);
 		attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
 	}
+#endif
 }
+#endif

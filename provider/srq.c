@@ -17,11 +17,13 @@ static uint32_t tern_srq_ci(const struct tern_srq *srq)
 /* Whether the queue is full according to the cached device index. */
 static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
 {
-	if (head - srq->wq.tail_seen > srq->wq.mask)
+#ifndef TERN_WITHOUT_RESIZE
+	if (unlikely(srq->next) &&
+	    head - srq->wq.tail_seen > srq->next->mask)
 		return true;
 
-	return unlikely(srq->next) &&
-	       head - srq->wq.tail_seen > srq->next->mask;
+#endif
+	return head - srq->wq.tail_seen > srq->wq.mask;
 }
 
 /* Whether no slot is free. Refreshes the cached index if it indicates that. */
@@ -58,8 +60,10 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		}
 
 		tern_build_recv(wq, head, wr);
+#ifndef TERN_WITHOUT_RESIZE
 		if (unlikely(srq->next))
 			tern_build_recv(srq->next, head, wr);
+#endif
 		rdma_tracepoint(rdma_core_tern, post_srq_recv,
 				ibvsrq->context->device->name, wr->wr_id,
 				srq->srqn, wr->num_sge);
@@ -86,24 +90,35 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
 		type = attr->srq_type;
 
-	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC &&
-	     !(type == IBV_SRQT_TM && ctx->caps & TERN_UCTX_CAP_TM)) ||
-	    !check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
+	switch (type) {
+	case IBV_SRQT_BASIC:
+		break;
+	case IBV_SRQT_XRC:
+		needed |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+		break;
+#ifndef TERN_WITHOUT_TM
+	case IBV_SRQT_TM:
+		if (!(ctx->caps & TERN_UCTX_CAP_TM))
+			return EOPNOTSUPP;
+		needed |= IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
+		break;
+#endif
+	default:
+		return EOPNOTSUPP;
+	}
+
+	if (!check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
 					      IBV_SRQ_INIT_ATTR_PD |
 					      IBV_SRQ_INIT_ATTR_XRCD |
 					      IBV_SRQ_INIT_ATTR_CQ |
 					      IBV_SRQ_INIT_ATTR_TM))
 		return EOPNOTSUPP;
-
-	if (type == IBV_SRQT_XRC)
-		needed |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-	else if (type == IBV_SRQT_TM)
-		needed |= IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
 	if ((attr->comp_mask & ~IBV_SRQ_INIT_ATTR_TYPE) != needed)
 		return EINVAL;
-
+#ifndef TERN_WITHOUT_TM
 	if (type == IBV_SRQT_TM && !tern_tm_cap_ok(&attr->tm_cap))
 		return EINVAL;
+#endif
 
 	if (!attr->attr.max_wr || attr->attr.max_wr > ctx->max_srq_wr ||
 	    attr->attr.max_sge > ctx->max_recv_sge)
@@ -242,24 +257,29 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 	req.record_addr = (uintptr_t)srq->record;
 	req.log_size = ilog32(srq->wq.mask + 1) - 1;
 	req.log_stride = srq->wq.log_stride;
+#ifndef TERN_WITHOUT_TM
 	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
 		err = tern_tm_alloc(ibvctx, srq, &attr->tm_cap, &req);
 		if (err)
 			goto err_free_record;
 	}
 
+#endif
 	err = tern_srq_create_attached(ibvctx, srq, attr, &req);
 	if (err)
-		goto err_free_tm;
+		goto err_free_record;
 
 	tern_spin_init(&srq->wq.lock, tern_needs_lock(srq->pd));
+#ifndef TERN_WITHOUT_RESIZE
 	pthread_mutex_init(&srq->resize_mutex, NULL);
+#endif
 
 	return 0;
 
-err_free_tm:
-	tern_tm_free(srq);
 err_free_record:
+#ifndef TERN_WITHOUT_TM
+	tern_tm_free(srq);
+#endif
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 err_free_buf:
 	tern_free_buf(&srq->buf);
@@ -328,6 +348,7 @@ struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
 	return ibvsrq;
 }
 
+#ifndef TERN_WITHOUT_RESIZE
 /*
  * Copies WQEs that the device has not fetched into a queue of another size, and
  * makes posts go to both queues. WQEs that the device fetches from the old
@@ -419,6 +440,7 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	return err;
 }
 
+#endif
 /*
  * ibv_modify_srq(3): EINVAL if more WQEs are posted than fit, or for a limit
  * above the size.
@@ -432,7 +454,11 @@ int tern_modify_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr,
 		return EINVAL;
 
 	if (attr_mask & IBV_SRQ_MAX_WR)
+#ifndef TERN_WITHOUT_RESIZE
 		return tern_srq_resize(to_tern_srq(ibvsrq), attr, attr_mask);
+#else
+		return EOPNOTSUPP;
+#endif
 
 	return ibv_cmd_modify_srq(ibvsrq, attr, attr_mask, &cmd, sizeof(cmd));
 }
@@ -474,10 +500,14 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 	if (srq->vsrq.cq)
 		tern_xrc_srq_forget(ctx, srq);
 
+#ifndef TERN_WITHOUT_TM
 	tern_tm_free(srq);
+#endif
 	tern_spin_drain(&srq->wq.lock);
 	tern_spin_destroy(&srq->wq.lock);
+#ifndef TERN_WITHOUT_RESIZE
 	pthread_mutex_destroy(&srq->resize_mutex);
+#endif
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);
 	if (srq->pd)

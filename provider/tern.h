@@ -53,7 +53,9 @@ enum tern_record_type {
 	TERN_RECORD_CQ,
 	TERN_RECORD_SRQ,
 	TERN_RECORD_QP,
+#ifndef TERN_WITHOUT_COMP_CNTR
 	TERN_RECORD_COMP_CNTR, /* the values of a completion counter */
+#endif
 	TERN_NUM_RECORD_TYPES,
 };
 
@@ -72,7 +74,9 @@ struct tern_context {
 	uint32_t max_send_sge;
 	uint32_t max_recv_sge;
 	uint32_t max_inline;
+#ifndef TERN_WITHOUT_RATE
 	uint32_t max_rate; /* kbit/s */
+#endif
 	/*
 	 * Entries change under qp_table_mutex, while no CQ has a CQE with the
 	 * number: before the first, and after the last was removed. Pollers
@@ -158,9 +162,11 @@ struct tern_dm {
 	size_t mmap_size;
 	uint64_t mmap_offset;
 	uint64_t length; /* requested size in bytes */
+#ifndef TERN_WITHOUT_DV
 	/* Mappings of operation pages; protected by the mutex. */
 	pthread_mutex_t ops_mutex;
 	struct list_head ops;
+#endif
 };
 
 #ifndef TERN_WITHOUT_CLOCK
@@ -227,20 +233,26 @@ struct tern_wq {
 /* Distance between members that different threads write. */
 #define TERN_CACHE_LINE 64
 
+#ifndef TERN_WITHOUT_TM
 struct tern_tm;
 
+#endif
 struct tern_srq {
 	struct verbs_srq vsrq;
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_srq_record *record; /* record_ref.addr */
 	struct tern_wq wq;
+#ifndef TERN_WITHOUT_RESIZE
 	/* Target of a resize: posts go to both queues. Under wq.lock. */
 	struct tern_wq *next;
 	pthread_mutex_t resize_mutex; /* serializes resizes */
+#endif
 	uint32_t srqn;
 	struct list_node xrc_entry; /* in xrc_srqs, SRQs with a CQ only */
+#ifndef TERN_WITHOUT_TM
 	struct tern_tm *tm; /* NULL without tag matching */
+#endif
 	struct tern_pd *pd; /* parent domain, or NULL */
 };
 
@@ -254,7 +266,9 @@ struct tern_qp {
 	uint32_t ops; /* BIT(IBV_WR_*) that may be posted */
 	uint32_t send_flags; /* IBV_SEND_* that may be posted */
 	uint32_t srqn; /* number of its SRQ, or 0 */
+#ifndef TERN_WITHOUT_TM
 	bool fetches; /* the device sends by itself; nothing can be posted */
+#endif
 	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
 	uint16_t max_tso_header;
 	uint32_t max_inline;
@@ -285,8 +299,10 @@ struct tern_qp {
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_pd *pd; /* parent domain, or NULL */
+#ifndef TERN_WITHOUT_ECE
 	uint32_t ece; /* options to connect with, if ece_set */
 	bool ece_set;
+#endif
 };
 
 /* Device and data path treat a work queue as a raw packet QP. */
@@ -442,12 +458,14 @@ static inline struct tern_cqe *tern_cqe_at(const struct tern_cq *cq,
 	return &cq->cqes[(index - cq->base) & cq->mask];
 }
 
+#ifndef TERN_WITHOUT_TM
 /* Whether the CQE is one of tag matching. */
 static inline bool tern_cqe_is_tm(const struct tern_cqe *cqe)
 {
 	return cqe->opcode >= TERN_RECV_TM && cqe->opcode <= TERN_TM_CQE_SYNC;
 }
 
+#endif
 static inline uint32_t tern_cq_ci(struct tern_cq *cq)
 {
 	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
@@ -494,9 +512,11 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 	return page ? page[qpn & TERN_QP_TABLE_MASK] : NULL;
 }
 
+#ifndef TERN_WITHOUT_DV
 /* provider.c */
 bool tern_is_tern(const struct ibv_device *ibvdev);
 
+#endif
 /* buf.c */
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 		   struct tern_buf *buf, size_t len, enum tern_res_type type);
@@ -542,8 +562,10 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 /* pd.c: PDs, parent domains, thread domains */
 struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
 int tern_dealloc_pd(struct ibv_pd *ibvpd);
+#ifndef TERN_WITHOUT_IMPORT
 struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle);
 void tern_unimport_pd(struct ibv_pd *ibvpd);
+#endif
 void tern_pd_get(struct tern_pd *pd);
 void tern_pd_put(struct tern_pd *pd);
 struct ibv_td *tern_alloc_td(struct ibv_context *ibvctx,
@@ -576,11 +598,14 @@ int tern_dealloc_dmah(struct ibv_dmah *ibvdmah);
 #endif
 #endif
 int tern_dereg_mr(struct verbs_mr *vmr);
+#ifndef TERN_WITHOUT_IMPORT
 struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);
 void tern_unimport_mr(struct ibv_mr *ibvmr);
+#endif
 struct ibv_mw *tern_alloc_mw(struct ibv_pd *ibvpd, enum ibv_mw_type type);
 int tern_dealloc_mw(struct ibv_mw *ibvmw);
 
+#ifndef TERN_WITHOUT_COMP_CNTR
 /* comp_cntr.c */
 #if IBVERBS_PABI_VERSION >= 65
 struct ibv_comp_cntr *tern_create_comp_cntr(struct ibv_context *ibvctx,
@@ -592,21 +617,26 @@ int tern_read_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);
 int tern_read_err_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);
 #endif
 
+#endif
 /* dm.c */
 struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
 			     struct ibv_alloc_dm_attr *attr);
 int tern_dm_export_dmabuf_fd(struct ibv_dm *ibvdm);
 int tern_free_dm(struct ibv_dm *ibvdm);
+#ifndef TERN_WITHOUT_IMPORT
 struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle);
 void tern_unimport_dm(struct ibv_dm *ibvdm);
+#endif
 struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 			      uint64_t offset, size_t length,
 			      unsigned int access);
 
+#ifndef TERN_WITHOUT_DV
 /* dv.c */
 void tern_dm_init_ops(struct tern_dm *dm);
 void tern_dm_uninit_ops(struct tern_device *dev, struct tern_dm *dm);
 
+#endif
 /* cq.c */
 struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,
 			      struct ibv_comp_channel *channel, int vector);
@@ -625,7 +655,9 @@ int tern_check_cq_attr(const struct tern_context *ctx,
 bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr);
 int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 		      struct tern_cq *cq, uint32_t cqe);
+#ifndef TERN_WITHOUT_RESIZE
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe);
+#endif
 int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr);
 
 /* opcodes.c */
@@ -672,20 +704,24 @@ struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 			    struct ibv_qp_open_attr *attr);
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask);
+#ifndef TERN_WITHOUT_ECE
 int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 			int attr_mask, const struct tern_ureq_modify_qp *req);
+#endif
 int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		  int attr_mask, struct ibv_qp_init_attr *init_attr);
 int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 				uint32_t flags);
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
+#ifndef TERN_WITHOUT_RATE
 /* rate.c */
 int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
 			      struct ibv_qp_rate_limit_attr *attr);
 void tern_rate_query_device(const struct tern_context *ctx,
 			    struct ibv_device_attr_ex *attr, size_t attr_size);
 
+#endif
 /* buf.c: queue layout */
 void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
 		  uint32_t min_log_stride);
@@ -706,6 +742,7 @@ int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num);
 int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
 
+#ifndef TERN_WITHOUT_TM
 /* tm.c */
 bool tern_tm_cap_ok(const struct ibv_tm_cap *cap);
 int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
@@ -718,6 +755,7 @@ enum ibv_wc_opcode tern_tm_wc_opcode(const struct tern_cqe *cqe);
 unsigned int tern_tm_wc_flags(const struct tern_cqe *cqe);
 void tern_read_tm_info(struct ibv_cq_ex *ibvcq, struct ibv_wc_tm_info *info);
 
+#endif
 /* post.c */
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr);
@@ -730,10 +768,15 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 int tern_check_raw_qp(const struct tern_context *ctx,
 		      const struct tern_qp_type *type,
 		      const struct ibv_qp_init_attr_ex *attr);
+#ifndef TERN_WITHOUT_RAW
 void tern_raw_query_device(const struct tern_context *ctx,
 			   struct ibv_device_attr_ex *attr, size_t attr_size);
+#endif
+#ifndef TERN_WITHOUT_RSS
 uint64_t tern_rx_hash_fields(const struct tern_context *ctx);
+#endif
 
+#ifndef TERN_WITHOUT_RSS
 /* wq.c */
 struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
 			      struct ibv_wq_init_attr *attr);
@@ -746,6 +789,8 @@ int tern_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
 struct ibv_qp *tern_create_rss_qp(struct ibv_context *ibvctx,
 				  struct ibv_qp_init_attr_ex *attr);
 
+#endif
+#ifndef TERN_WITHOUT_FLOW
 /* flow.c */
 struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,
 				  struct ibv_flow_attr *attr);
@@ -759,10 +804,13 @@ int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
 		       uint32_t num_values, uint32_t flags);
 
+#endif
+#ifndef TERN_WITHOUT_ECE
 /* ece.c */
 int tern_query_ece(struct ibv_qp *ibvqp, struct ibv_ece *ece);
 int tern_set_ece(struct ibv_qp *ibvqp, struct ibv_ece *ece);
 
+#endif
 /* wr.c */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);
 

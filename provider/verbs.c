@@ -25,8 +25,12 @@ int tern_query_device_ex(struct ibv_context *ibvctx,
 
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
 		 "%" PRIu64, (uint64_t)resp.base.fw_ver);
+#ifndef TERN_WITHOUT_RAW
 	tern_raw_query_device(to_tern_ctx(ibvctx), attr, attr_size);
+#endif
+#ifndef TERN_WITHOUT_RATE
 	tern_rate_query_device(to_tern_ctx(ibvctx), attr, attr_size);
+#endif
 
 	return 0;
 }
@@ -142,10 +146,12 @@ int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr)
 {
+#ifndef TERN_WITHOUT_RSS
 	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
 			       IBV_QP_INIT_ATTR_RX_HASH))
 		return tern_create_rss_qp(ibvctx, attr);
 
+#endif
 	return tern_create_basic_qp(ibvctx, attr);
 }
 

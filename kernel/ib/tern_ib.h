@@ -70,11 +70,7 @@ static inline void tern_ref_drain(struct tern_ref *ref)
 	wait_for_completion(&ref->idle);
 }
 
-/**
- * struct tern_ib_eq - a completion event queue
- * @eq: the event queue
- * @num_cqs: number of CQs mapped to it, up to tern_ib_dev.cqs_per_eq
- */
+/* A completion event queue, with up to tern_ib_dev.cqs_per_eq CQs. */
 struct tern_ib_eq {
 	struct tern_eq *eq;
 	atomic_t num_cqs;
@@ -226,32 +222,19 @@ struct tern_pager;
 #endif
 struct tern_record_page;
 
-/**
- * struct tern_record - doorbell record of a user queue
- * @page: the pinned page that holds it, NULL if there is none
- * @dma: DMA address of the record
- */
+/* Doorbell record of a user queue. The page is NULL if there is none. */
 struct tern_record {
 	struct tern_record_page *page;
 	dma_addr_t dma;
 };
 
-/**
- * struct tern_uqueue - memory of a user queue
- * @umem: the pinned ring, NULL for a kernel queue
- * @record: doorbell record
- */
+/* Memory of a user queue: the pinned ring, NULL for a kernel queue, and the record. */
 struct tern_uqueue {
 	struct ib_umem *umem;
 	struct tern_record record;
 };
 
-/**
- * struct tern_pd - protection domain
- * @ibpd: the PD in ib_core
- * @pdn: PD number
- * @privileged: a kernel PD, in which TERN_LKEY_DMA is valid
- */
+/* Protection domain. TERN_LKEY_DMA is valid in a privileged one, which is the kernel's. */
 struct tern_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
@@ -287,11 +270,7 @@ struct tern_mr {
 #endif
 };
 
-/**
- * struct tern_mw - memory window
- * @ibmw: the MW in ib_core
- * @key: the key as allocated; binding changes its variant
- */
+/* Memory window, with its key as allocated: binding changes the variant. */
 struct tern_mw {
 	struct ib_mw ibmw;
 	u32 key;
@@ -320,7 +299,6 @@ struct tern_dm {
  * @kern: ring and record of a kernel CQ
  * @ref: held by completion events
  * @eq: EQ for its completion events
- * @resize_lock: serializes resizes; protects the ring in @queue
  * @cqn: CQ number
  */
 struct tern_cq {
@@ -329,42 +307,53 @@ struct tern_cq {
 	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
-	struct mutex resize_lock;	/* serializes resizes */
 	u32 cqn;
+#ifndef TERN_WITHOUT_RESIZE
+	/** @resize_lock: serializes resizes; protects the ring in @queue */
+	struct mutex resize_lock;	/* see above */
+#endif
 };
 
 /**
  * struct tern_srq - shared receive queue
  * @ibsrq: the SRQ in ib_core
  * @queue: memory of a user SRQ
- * @kbuf: ring and record of a kernel SRQ
  * @ref: held by asynchronous events
- * @modify_lock: serializes modifications; protects the ring in @queue and @max_wr
  * @srqn: SRQ number
  * @max_wr: number of slots
  * @max_sge: maximum number of SGEs per WQE
  * @log_stride: log2 of the slot size in bytes
- * @post_lock: protects @pi, @free, the ring and the requests in @kbuf; inner to
- *	&struct tern_kcq.lock
- * @record: doorbell record in @kbuf
- * @pi: number of WQEs posted to @kbuf
- * @free: first entry of the requests in @kbuf without a request, @max_wr if
- *	there is none
  */
 struct tern_srq {
 	struct ib_srq ibsrq;
 	struct tern_uqueue queue;
-	struct tern_kbuf kbuf;
 	struct tern_ref ref;
-	struct mutex modify_lock;	/* serializes modifications */
 	u32 srqn;
 	u32 max_wr;
 	u32 max_sge;
 	u8 log_stride;
+#ifndef TERN_WITHOUT_RESIZE
+	/** @modify_lock: serializes resizes; protects the ring in @queue and @max_wr */
+	struct mutex modify_lock;	/* see above */
+#endif
+#ifndef TERN_WITHOUT_KSRQ
+	/** @kbuf: ring and record of a kernel SRQ */
+	struct tern_kbuf kbuf;
+	/**
+	 * @post_lock: protects @pi, @free, the ring and the requests in @kbuf;
+	 * inner to &struct tern_kcq.lock
+	 */
 	spinlock_t post_lock;		/* kernel posters */
+	/** @record: doorbell record in @kbuf */
 	struct tern_srq_record *record;
+	/** @pi: number of WQEs posted to @kbuf */
 	u32 pi;
+	/**
+	 * @free: first entry of the requests in @kbuf without a request, @max_wr
+	 * if there is none
+	 */
 	u32 free;
+#endif
 #ifndef TERN_WITHOUT_TM
 	/** @ops_umem: ring of operations on tags, NULL without tag matching */
 	struct ib_umem *ops_umem;
@@ -413,11 +402,7 @@ struct tern_qp {
 #endif
 };
 
-/**
- * struct tern_ah - address handle
- * @ibah: the AH in ib_core
- * @av: address vector for UD send WQEs
- */
+/* Address handle: the vector for UD send WQEs. */
 struct tern_ah {
 	struct ib_ah ibah;
 	struct tern_av av;
@@ -517,11 +502,7 @@ void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err);
 
 /* tern_ib_page_list.c */
 
-/**
- * struct tern_chunk - 4096 bytes of a page list
- * @entry: TERN_PAGES_CHUNK addresses
- * @dma: DMA address while mapped, else DMA_MAPPING_ERROR
- */
+/* 4096 bytes of a page list. @dma is DMA_MAPPING_ERROR while it is not mapped. */
 struct tern_chunk {
 	__le64 *entry;
 	dma_addr_t dma;
@@ -679,9 +660,11 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				      struct ib_dmah *dmah,
 				      struct uverbs_attr_bundle *attrs);
 #endif
+#ifndef TERN_WITHOUT_REREG
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
+#endif
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);
 
@@ -778,9 +761,13 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+#ifndef TERN_WITHOUT_MODERATE
 int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period);
+#endif
+#ifndef TERN_WITHOUT_RESIZE
 int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 			struct ib_udata *udata);
+#endif
 int tern_ib_create_eqs(struct tern_ib_dev *dev);
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev);
 void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
@@ -806,13 +793,19 @@ int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 int tern_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		    enum ib_srq_attr_mask mask, struct ib_udata *udata);
-int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
-		       const struct ib_recv_wr **bad_wr);
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event);
+#ifndef TERN_WITHOUT_KSRQ
+
+/* tern_ib_ksrq.c */
+int tern_ksrq_init(struct tern_ib_dev *dev, struct tern_srq *srq,
+		   const struct ib_srq_attr *attr);
+int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr);
 bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
 			  struct tern_posted *posted);
+#endif
 #ifndef TERN_WITHOUT_TM
 
 /* tern_ib_tm.c */
@@ -863,12 +856,14 @@ int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
 #endif
 /* tern_ib_restrack.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
-int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
-int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
-int tern_fill_res_qp_entry_raw(struct sk_buff *msg, struct ib_qp *ibqp);
 int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq);
+#ifndef TERN_WITHOUT_RES_RAW
+int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
+int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
+int tern_fill_res_qp_entry_raw(struct sk_buff *msg, struct ib_qp *ibqp);
 int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq);
+#endif
 
 #endif /* TERN_IB_H */

@@ -11,14 +11,8 @@
 
 #include "tern_ib.h"
 
-/**
- * tern_av_from_attr() - convert address attributes to an address vector
- * @dev: the device
- * @av: output
- * @attr: address with source GID and destination MAC resolved by ib_core
- * @udp_sport: UDP source port, 0 to let the device derive it
- *
- * Return: 0, or -EINVAL if RoCEv2 cannot reach the address.
+/*
+ * Converts a resolved address; @udp_sport 0 lets the device derive the port. -EINVAL: not RoCEv2.
  */
 int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
 		      const struct rdma_ah_attr *attr, u16 udp_sport)
@@ -51,11 +45,7 @@ int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
 	return 0;
 }
 
-/**
- * tern_av_to_attr() - convert an address vector to address attributes
- * @av: an address vector
- * @attr: output, without a reference to the source GID
- */
+/* The reverse, without a reference to the source GID. */
 void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 {
 	union ib_gid dgid;
@@ -71,15 +61,7 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 	ether_addr_copy(attr->roce.dmac, av->dmac);
 }
 
-/**
- * tern_create_ah() - create an address handle
- * @ibah: the address handle
- * @init_attr: resolved attributes
- * @udata: no request; the response is struct tern_uresp_create_ah. NULL for
- *	kernel users.
- *
- * Return: 0 or a negative errno.
- */
+/* The response of a user is struct tern_uresp_create_ah. */
 int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 		   struct ib_udata *udata)
 {

@@ -4,7 +4,6 @@
  * rights in commands.
  */
 
-
 #include "tern_ib.h"
 
 /* Translates IB_ACCESS_* of a region to TERN_ACCESS_*. Drops hints. */
@@ -30,18 +29,7 @@ u32 tern_mr_access(int access)
 	return result;
 }
 
-/**
- * tern_ib_create() - create an object in the device
- * @dev: the device
- * @opcode: TERN_CMD_* that creates it
- * @cmd: command payload, may be NULL if @len is 0
- * @len: size of @cmd in bytes
- * @id: output, the object's number or key
- *
- * May sleep.
- *
- * Return: 0, or the negative errno of tern_cmd_exec().
- */
+/* Creates an object in the device: *@id is its number or key. */
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		   size_t len, u32 *id)
 {
@@ -50,19 +38,7 @@ int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 	return tern_ib_create_gen(dev, opcode, cmd, len, id, &generation);
 }
 
-/**
- * tern_ib_create_gen() - create an object that has events
- * @dev: the device
- * @opcode: TERN_CMD_CREATE_CQ, CREATE_QP or CREATE_SRQ
- * @cmd: command payload
- * @len: size of @cmd in bytes
- * @id: output, the object's number
- * @generation: output, the generation in the object's events
- *
- * May sleep.
- *
- * Return: 0, or the negative errno of tern_cmd_exec().
- */
+/* The same for a CQ, QP or SRQ, whose events have *@generation. */
 int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		       size_t len, u32 *id, u32 *generation)
 {
@@ -102,18 +78,7 @@ int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id)
 	return err;
 }
 
-/**
- * tern_ib_query() - query an object
- * @dev: the device
- * @opcode: TERN_CMD_QUERY_*
- * @id: number, key or other identifier that the command expects
- * @out: buffer for the reply; bytes that the device does not write are zeroed
- * @out_len: size of @out in bytes
- *
- * May sleep.
- *
- * Return: 0, or the negative errno of tern_cmd_exec().
- */
+/* Queries an object. Bytes of @out that the device does not write are 0. */
 int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 		  size_t out_len)
 {

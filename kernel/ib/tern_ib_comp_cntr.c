@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Completion counters: counts of completions in user memory or in dma-bufs. */
 
-
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
 #include <rdma/uverbs_named_ioctl.h>

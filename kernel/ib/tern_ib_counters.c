@@ -3,7 +3,6 @@
  * Port counters of the RDMA function for "rdma statistic".
  */
 
-
 #include "tern_ib.h"
 
 #ifndef TERN_WITHOUT_OPT_COUNTERS
@@ -66,16 +65,7 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 	return stats;
 }
 
-/**
- * tern_port_counters() - read the counters of the port
- * @dev: the device
- * @port: 1
- * @values: output, TERN_CNT_RDMA_NUM values
- *
- * May sleep.
- *
- * Return: 0 or a negative errno.
- */
+/* Reads TERN_CNT_RDMA_NUM counters of the port. */
 int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values)
 {
 	struct tern_cmd_query_counters cmd = {
@@ -97,15 +87,7 @@ int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values)
 	return 0;
 }
 
-/**
- * tern_get_hw_stats() - read all counters
- * @ibdev: the device
- * @stats: output
- * @port: 1
- * @index: requested counter; ignored, because one command reads all of them
- *
- * Return: number of counters filled, or a negative errno.
- */
+/* One command reads all counters, whichever is asked for. */
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index)
 {
@@ -132,17 +114,7 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 }
 #ifndef TERN_WITHOUT_OPT_COUNTERS
 
-/**
- * tern_modify_hw_stat() - enable or disable an optional counter
- * @ibdev: the device
- * @port: 1
- * @index: the counter, which ib_core found to be optional
- * @enable: whether to enable it; it is 0 then
- *
- * ib_core serializes it with tern_get_hw_stats().
- *
- * Return: 0, or a negative errno.
- */
+/* The core serializes it with tern_get_hw_stats(), and knows which are optional. */
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 			bool enable)
 {

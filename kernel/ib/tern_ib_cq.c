@@ -43,13 +43,7 @@ void tern_completion_event(void *context, const struct tern_eqe *eqe)
 	tern_ref_put(&cq->ref);
 }
 
-/**
- * tern_cq_event() - report an asynchronous event of a CQ to its owner
- * @dev: the device
- * @cqn: number of the CQ, which may no longer exist
- * @generation: generation in the event; a successor has another
- * @event: IB_EVENT_CQ_*
- */
+/* Reports an asynchronous event to the owner of the CQ, if it still exists. */
 void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 		   enum ib_event_type event)
 {
@@ -71,14 +65,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 	tern_ref_put(&cq->ref);
 }
 
-/**
- * tern_ib_create_eqs() - create a completion EQ for each completion vector
- * @dev: the device
- *
- * Together they have space for every CQ of the device.
- *
- * Return: 0, or a negative errno, in which case no EQ exists.
- */
+/* Creates an EQ for each completion vector. Together they hold all CQs of the device. */
 int tern_ib_create_eqs(struct tern_ib_dev *dev)
 {
 	struct tern_core *core = dev->core;
@@ -104,12 +91,7 @@ int tern_ib_create_eqs(struct tern_ib_dev *dev)
 	return 0;
 }
 
-/**
- * tern_ib_destroy_eqs() - undo tern_ib_create_eqs()
- * @dev: the device, which has no CQs
- *
- * No completion event is being handled after this returned.
- */
+/* After this no completion event is being handled. */
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
 {
 	while (dev->num_eqs)
@@ -188,7 +170,9 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 /* Makes a CQ that exists in the device visible to events. */
 static int tern_cq_publish(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
+#ifndef TERN_WITHOUT_RESIZE
 	mutex_init(&cq->resize_lock);
+#endif
 	return tern_ref_publish(&dev->cqs, cq->cqn, &cq->ref);
 }
 
@@ -197,14 +181,6 @@ static void tern_cq_unpublish(struct tern_ib_dev *dev, struct tern_cq *cq)
 	tern_ref_unpublish(&dev->cqs, cq->cqn, &cq->ref);
 }
 
-/**
- * tern_create_user_cq() - create a CQ in user memory
- * @ibcq: the CQ
- * @attr: requested entries, completion vector, flags
- * @attrs: udata: struct tern_ureq_create_cq, struct tern_uresp_create_cq
- *
- * Return: 0 or a negative errno.
- */
 int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs)
 {
@@ -267,15 +243,6 @@ err_put_eq:
 	return err;
 }
 
-/**
- * tern_create_cq() - create a kernel CQ
- * @ibcq: the CQ
- * @attr: requested entries and completion vector
- * @attrs: NULL
- *
- * Return: 0; -EOPNOTSUPP for any flag; -EINVAL if the device does not support
- * as many entries; or another negative errno.
- */
 int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct uverbs_attr_bundle *attrs)
 {
@@ -331,15 +298,7 @@ err_put_eq:
 	return err;
 }
 
-/**
- * tern_destroy_cq() - destroy a CQ
- * @ibcq: the CQ
- * @udata: unused
- *
- * The CQ's number is removed before the device can reuse it.
- *
- * Return: 0.
- */
+/* Removes the number before the device can reuse it. */
 int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibcq->device);
@@ -349,6 +308,7 @@ int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	tern_cq_release(dev, cq);
 	return 0;
 }
+#ifndef TERN_WITHOUT_RESIZE
 
 /* Makes the device write to the new buffer. The user drains the old one. */
 static int tern_cq_resize(struct tern_ib_dev *dev, struct tern_cq *cq,
@@ -392,17 +352,7 @@ err_release_umem:
 	return err;
 }
 
-/**
- * tern_resize_user_cq() - resize a user CQ
- * @ibcq: the CQ
- * @cqe: requested entries
- * @udata: struct tern_ureq_resize_cq, struct tern_uresp_resize_cq
- *
- * User space must not poll or arm the CQ during the call.
- *
- * Return: 0; -EINVAL if the buffer is too small for the request or for the
- * outstanding entries, or if the CQ has overflowed; or another negative errno.
- */
+/* User space must not poll or arm the CQ during the call. */
 int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 			struct ib_udata *udata)
 {
@@ -436,19 +386,10 @@ int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 
 	return ib_respond_udata(udata, resp);
 }
+#endif
+#ifndef TERN_WITHOUT_MODERATE
 
-/**
- * tern_modify_cq() - set the event moderation of a CQ
- * @ibcq: the CQ
- * @cq_count: number of completions that trigger an event, 0 for no limit
- * @cq_period: time in microseconds from the first completion to an event
- *
- * If both are 0, each completion triggers an event. Kernel users call this,
- * too, with or without adaptive moderation.
- *
- * Return: 0; -EINVAL for a count above 1 without a period, or if the CQ has
- * overflowed; or another negative errno.
- */
+/* If both are 0, each completion triggers an event. Kernel users call this, too. */
 int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
 {
 	struct tern_cmd_modify_cq cmd = {
@@ -460,3 +401,4 @@ int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
 	return tern_cmd_exec(to_tdev(ibcq->device)->core, TERN_CMD_MODIFY_CQ,
 			     &cmd, sizeof(cmd), NULL, 0);
 }
+#endif

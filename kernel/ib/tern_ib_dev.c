@@ -13,17 +13,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/**
- * tern_query_device() - query device attributes
- * @ibdev: the device
- * @attr: output, zero on entry
- * @udata: user request, NULL for kernel users
- *
- * Attributes of features for which the driver has no verbs stay 0, whatever the
- * device supports.
- *
- * Return: 0, or a negative errno for invalid udata.
- */
+/* Attributes of features for which the driver has no verbs stay 0. */
 int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata)
 {
@@ -52,11 +42,6 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return ib_respond_empty_udata(udata);
 }
 
-/**
- * tern_get_dev_fw_str() - get name and version of the device implementation
- * @ibdev: the device
- * @str: output, IB_FW_VERSION_NAME_MAX bytes
- */
 void tern_get_dev_fw_str(struct ib_device *ibdev, char *str)
 {
 	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
@@ -76,17 +61,7 @@ int tern_get_numa_node(struct ib_device *ibdev)
 	return dev_to_node(&to_tdev(ibdev)->core->pdev->dev);
 }
 
-/**
- * tern_get_port_immutable() - get the immutable port attributes
- * @ibdev: the device
- * @port: 1
- * @immutable: output
- *
- * MADs and the connection manager need the general services QP, which a device
- * without UD support does not have.
- *
- * Return: 0.
- */
+/* MADs and the CM need the general services QP, which a device without UD lacks. */
 int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 			    struct ib_port_immutable *immutable)
 {
@@ -105,16 +80,7 @@ int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 	return 0;
 }
 
-/**
- * tern_query_port() - query port attributes, with the link state of the netdev
- * @ibdev: the device
- * @port: 1
- * @attr: output, zero on entry
- *
- * Takes the RTNL lock.
- *
- * Return: 0, or -ENODEV if there is no netdev.
- */
+/* Takes the RTNL lock. */
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr)
 {
@@ -167,14 +133,7 @@ int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 	return 0;
 }
 
-/**
- * tern_add_gid() - add a GID and the source address of its frames to the device
- * @attr: the GID, its index and netdev
- * @context: unused
- *
- * Return: 0; -EOPNOTSUPP for a GID of a VLAN if the device does not support
- * VLANs; otherwise the errno of the command.
- */
+/* Gives the device a GID and the source address of its frames. */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context)
 {
 	const struct in6_addr *addr = (const struct in6_addr *)attr->gid.raw;

@@ -58,17 +58,6 @@ static struct tern_uresp_alloc_dm tern_dm_resp(const struct tern_dm *dm)
 	};
 }
 
-/**
- * tern_alloc_dm() - allocate device memory
- * @ibdev: the device
- * @ibucontext: context that may map it
- * @attr: length and log2 of the alignment
- * @attrs: attributes for struct tern_uresp_alloc_dm
- *
- * Return: the memory, zeroed, or an ERR_PTR: -EINVAL for length 0 or an
- * alignment that exceeds that of the whole device memory; -ENOMEM if there is
- * not enough; or another errno.
- */
 struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct ib_ucontext *ibucontext,
 			    struct ib_dm_alloc_attr *attr,
@@ -116,16 +105,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/**
- * tern_dealloc_dm() - free device memory
- * @ibdm: the memory, which no region uses
- * @attrs: unused
- *
- * Existing mappings, and the memory that they map, remain until they are
- * unmapped.
- *
- * Return: 0.
- */
+/* Mappings, and the memory that they map, remain until they are unmapped. */
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct tern_dm *dm = to_tdm(ibdm);

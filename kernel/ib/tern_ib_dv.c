@@ -4,7 +4,6 @@
  * ports, operations on device memory.
  */
 
-
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
 #include <rdma/uverbs_named_ioctl.h>

@@ -25,17 +25,6 @@ static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return 0;
 }
 
-/**
- * tern_alloc_mr() - allocate a region for IB_WR_REG_MR
- * @ibpd: a kernel PD
- * @type: IB_MR_TYPE_MEM_REG
- * @max_num_sg: maximum number of pages
- *
- * tern_dereg_mr() frees it.
- *
- * Return: the region or an ERR_PTR: -EOPNOTSUPP for another type, -EINVAL if
- * the device does not support as many pages, or another errno.
- */
 struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 			    u32 max_num_sg)
 {
@@ -86,20 +75,7 @@ static int tern_set_page(struct ib_mr *ibmr, u64 addr)
 	return 0;
 }
 
-/**
- * tern_map_mr_sg() - fill the page list for the next IB_WR_REG_MR
- * @ibmr: a region from tern_alloc_mr() that is not registered; its page_size is
- *	the page size of the list
- * @sg: DMA-mapped memory
- * @sg_nents: number of entries of @sg
- * @sg_offset: offset into the first entry, NULL for 0; on return, the offset at
- *	which the list ended
- *
- * Any context.
- *
- * Return: the number of entries that fit, or -EINVAL for a page size that the
- * device does not support.
- */
+/* Fills the page list for the next IB_WR_REG_MR. Any context. */
 int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		   unsigned int *sg_offset)
 {

@@ -41,26 +41,14 @@ static void tern_report_kept(struct tern_ib_dev *dev, size_t size, int err)
 			      err, size);
 }
 
-/**
- * tern_kpage_alloc() - allocate a page of coherent memory
- * @dev: the device
- * @page: output; the memory is zeroed
- *
- * May sleep.
- *
- * Return: 0 or -ENOMEM.
- */
+/* May sleep. */
 int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page)
 {
 	page->cpu = tern_coherent_alloc(dev, PAGE_SIZE, &page->dma);
 	return page->cpu ? 0 : -ENOMEM;
 }
 
-/**
- * tern_kpage_free() - free a page
- * @dev: the device
- * @page: the page, which the device no longer uses; may be all zero
- */
+/* @page may be all zero. */
 void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page)
 {
 	if (page->cpu)
@@ -68,14 +56,7 @@ void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page)
 	page->cpu = NULL;
 }
 
-/**
- * tern_kpage_done() - free the page of a destroyed object
- * @dev: the device
- * @page: the page; may be all zero
- * @err: return value of tern_ib_destroy() for the object
- *
- * If the device may still use the page, it is never freed.
- */
+/* @err is that of tern_ib_destroy(): a page that the device may use is never freed. */
 void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
 {
 	if (!err)
@@ -131,11 +112,7 @@ err_free_pages:
 	return -ENOMEM;
 }
 
-/**
- * tern_kbuf_free() - free the memory of a kernel queue
- * @dev: the device
- * @kbuf: the memory, which the device no longer uses; may be all zero
- */
+/* The device no longer uses the memory, which may be all zero. */
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 {
 	unsigned int i;
@@ -151,14 +128,7 @@ void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 	kbuf->pages = NULL;
 }
 
-/**
- * tern_kbuf_done() - free the memory of a destroyed object
- * @dev: the device
- * @kbuf: the memory; may be all zero
- * @err: return value of tern_ib_destroy() for the object
- *
- * If the device may still write to the memory, its pages are never freed.
- */
+/* @err is that of tern_ib_destroy(): pages that the device may write are never freed. */
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 {
 	if (!err) {

@@ -9,11 +9,7 @@
 struct tern_ib_dev;
 struct tern_posted;
 
-/**
- * struct tern_kpage - page of coherent memory
- * @cpu: virtual address, NULL if there is no page
- * @dma: DMA address
- */
+/* Page of coherent memory. @cpu is NULL if there is none. */
 struct tern_kpage {
 	void *cpu;
 	dma_addr_t dma;

@@ -40,17 +40,7 @@ u8 tern_recv_stride(u32 max_sge)
 	return max_t(u8, order_base_2(bytes), TERN_RQ_STRIDE_MIN);
 }
 
-/**
- * tern_kcq_init() - allocate the memory of a kernel CQ
- * @dev: the device
- * @kcq: the queue, zeroed
- * @cqe: requested entries
- * @cmd: output, the parameters for the device without the page list
- *
- * tern_kbuf_free() or tern_kbuf_done() undoes it.
- *
- * Return: 0; -EINVAL if the device cannot read the page list; -ENOMEM.
- */
+/* Allocates the memory of a kernel CQ and fills in @cmd, but for the page list. */
 int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 		  struct tern_cmd_create_cq *cmd)
 {
@@ -80,18 +70,7 @@ static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 	wq->log_stride = log_stride;
 }
 
-/**
- * tern_kqp_init() - allocate the memory of a kernel QP
- * @dev: the device
- * @kqp: the queues, zeroed
- * @attr: requested capacities; updated to the actual ones
- * @cmd: output, the parameters for the device without the page list
- *
- * tern_kbuf_free() or tern_kbuf_done() undoes it.
- *
- * Return: 0; -EINVAL if no slot is large enough for the WQEs, or if the device
- * cannot read the page list; -ENOMEM.
- */
+/* Allocates the memory of a kernel QP likewise. @attr gets the actual capacities. */
 int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		  struct ib_qp_init_attr *attr, struct tern_cmd_create_qp *cmd)
 {
@@ -159,14 +138,7 @@ static int tern_kcq_add(struct ib_cq *ibcq, struct tern_qp *qp)
 				   GFP_KERNEL));
 }
 
-/**
- * tern_kqp_attach() - make a QP known to its CQs
- * @qp: a kernel QP, whose number no other QP has
- *
- * tern_kqp_detach() undoes it, also after a failure.
- *
- * Return: 0 or -ENOMEM.
- */
+/* Makes a QP known to its CQs. tern_kqp_detach() undoes it, also after a failure. */
 int tern_kqp_attach(struct tern_qp *qp)
 {
 	return tern_kcq_add(qp->ibqp.send_cq, qp) ?:
@@ -186,10 +158,7 @@ static void tern_kcq_remove(struct ib_cq *ibcq, struct tern_qp *qp)
 	spin_unlock_irq(&kcq->lock);
 }
 
-/**
- * tern_kqp_detach() - remove a QP from its CQs
- * @qp: a kernel QP that generates no more completions
- */
+/* The QP generates no more completions. */
 void tern_kqp_detach(struct tern_qp *qp)
 {
 	tern_kcq_remove(qp->ibqp.send_cq, qp);
@@ -214,11 +183,7 @@ static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq,
 	spin_unlock_irq(&kcq->lock);
 }
 
-/**
- * tern_kqp_reset() - empty the queues of a QP that the device has moved to
- * RESET
- * @qp: a kernel QP to which nobody posts
- */
+/* Empties the queues of a QP in RESET, to which nobody posts. */
 void tern_kqp_reset(struct tern_qp *qp)
 {
 	struct tern_kqp *kqp = &qp->kern;

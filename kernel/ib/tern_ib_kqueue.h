@@ -22,8 +22,6 @@ struct tern_qp;
  * struct tern_posted - the driver's data of a posted request
  * @wr_id: the owner's data, often a pointer: the device never gets it
  * @length: receive request: its memory in bytes
- * @index: SRQ: index of the WQE
- * @next: SRQ: next entry without a request; TERN_POSTED if there is a request
  *
  * A completion only refers to a request; the device is not trusted to know what
  * was posted.
@@ -31,13 +29,19 @@ struct tern_qp;
 struct tern_posted {
 	u64 wr_id;
 	u64 length;
+#ifndef TERN_WITHOUT_KSRQ
+	/** @index: SRQ: index of the WQE */
 	u32 index;
+	/** @next: SRQ: next entry without a request; TERN_POSTED if there is a request */
 	u32 next;
+#endif
 };
 
+#ifndef TERN_WITHOUT_KSRQ
 /* Larger than the number of entries of any SRQ. */
 #define TERN_POSTED		U32_MAX
 
+#endif
 /**
  * struct tern_wq - send or receive queue of a kernel QP
  * @lock: serializes posts; innermost lock

@@ -49,13 +49,11 @@ EXPORT_SYMBOL_IF_KUNIT(tern_kcq_forget);
 EXPORT_SYMBOL_IF_KUNIT(tern_kcq_init);
 EXPORT_SYMBOL_IF_KUNIT(tern_kqp_detach);
 EXPORT_SYMBOL_IF_KUNIT(tern_kqp_init);
-EXPORT_SYMBOL_IF_KUNIT(tern_ksrq_init);
 EXPORT_SYMBOL_IF_KUNIT(tern_max_fast_reg_pages);
 EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
 EXPORT_SYMBOL_IF_KUNIT(tern_poll_cq);
 EXPORT_SYMBOL_IF_KUNIT(tern_post_recv);
 EXPORT_SYMBOL_IF_KUNIT(tern_post_send);
-EXPORT_SYMBOL_IF_KUNIT(tern_post_srq_recv);
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_access);
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_access_flags);
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_from_dev);
@@ -74,7 +72,6 @@ EXPORT_SYMBOL_IF_KUNIT(tern_record_umem);
 EXPORT_SYMBOL_IF_KUNIT(tern_records_init);
 EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
 EXPORT_SYMBOL_IF_KUNIT(tern_ref_publish);
-EXPORT_SYMBOL_IF_KUNIT(tern_rereg_mask);
 EXPORT_SYMBOL_IF_KUNIT(tern_reserved_set);
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_bytes);
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_geometry_ok);
@@ -153,4 +150,11 @@ EXPORT_SYMBOL_IF_KUNIT(tern_rwq_transition_ok);
 #ifndef TERN_WITHOUT_TM
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_is_rendezvous);
 EXPORT_SYMBOL_IF_KUNIT(tern_tm_ring_ok);
+#endif
+#ifndef TERN_WITHOUT_KSRQ
+EXPORT_SYMBOL_IF_KUNIT(tern_ksrq_init);
+EXPORT_SYMBOL_IF_KUNIT(tern_post_srq_recv);
+#endif
+#ifndef TERN_WITHOUT_REREG
+EXPORT_SYMBOL_IF_KUNIT(tern_rereg_mask);
 #endif

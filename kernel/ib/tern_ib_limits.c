@@ -15,15 +15,7 @@
 #include "tern_ib_raw.h"
 #endif
 
-/**
- * tern_exceeds() - compare a value of a request with its limit
- * @dev: the device
- * @name: name of the value, for a debug message
- * @value: the value
- * @limit: maximum value
- *
- * Return: whether the request must be refused.
- */
+/* Whether a value of a request must be refused. */
 bool tern_exceeds(const struct tern_ib_dev *dev, const char *name, u64 value,
 		  u64 limit)
 {
@@ -129,11 +121,13 @@ static void tern_fill_mw_dm(const struct tern_ib_dev *dev,
 static void tern_fill_cq(const struct tern_ib_dev *dev,
 			 struct ib_device_attr *attr)
 {
+#ifndef TERN_WITHOUT_MODERATE
 	if (tern_has_cap(dev, TERN_CAP_MODERATE_CQ)) {
 		attr->cq_caps.max_cq_moderation_count = U16_MAX;
 		attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	}
 
+#endif
 	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP)) {
 		attr->timestamp_mask = U64_MAX;
 		attr->hca_core_clock = TERN_CLOCK_KHZ;
@@ -199,8 +193,10 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
 		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
 	}
+#ifndef TERN_WITHOUT_RESIZE
 	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
 		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
+#endif
 #ifndef TERN_WITHOUT_TM
 	tern_fill_tm(dev, attr);
 #endif
@@ -376,6 +372,7 @@ int tern_check_alloc_dm(const struct tern_core *core,
 	return attr->length <= tern_max_dm_size(core) ? 0 : -ENOMEM;
 }
 
+#ifndef TERN_WITHOUT_REREG
 /* Translates IB_MR_REREG_* to TERN_REREG_*. */
 u32 tern_rereg_mask(int flags)
 {
@@ -391,6 +388,7 @@ u32 tern_rereg_mask(int flags)
 	return mask;
 }
 
+#endif
 /* Whether the device returned enough whole pages inside the BAR. */
 bool tern_dm_rsp_ok(const struct tern_core *core,
 		    const struct tern_rsp_alloc_dm *rsp, u64 length)

@@ -39,7 +39,9 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 		      u32 max_wr);
 int tern_check_alloc_dm(const struct tern_core *core,
 			const struct ib_dm_alloc_attr *attr);
+#ifndef TERN_WITHOUT_REREG
 u32 tern_rereg_mask(int flags);
+#endif
 bool tern_dm_rsp_ok(const struct tern_core *core,
 		    const struct tern_rsp_alloc_dm *rsp, u64 length);
 u32 tern_user_cq_flags(const struct tern_ib_dev *dev);

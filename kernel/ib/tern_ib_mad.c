@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Performance management (IBTA 16.1): the port's counters by MAD and in sysfs. */
 
-
 #include <rdma/ib_pma.h>
 
 #include "tern_ib.h"

@@ -36,11 +36,17 @@ static const struct ib_device_ops tern_dev_ops = {
 	.destroy_qp = tern_destroy_qp,
 	.disassociate_ucontext = tern_disassociate_ucontext,
 	.fill_res_cq_entry = tern_fill_res_cq_entry,
+#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_cq_entry_raw = tern_fill_res_cq_entry_raw,
+#endif
 	.fill_res_mr_entry = tern_fill_res_mr_entry,
+#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_mr_entry_raw = tern_fill_res_mr_entry_raw,
+#endif
 	.fill_res_qp_entry = tern_fill_res_qp_entry,
+#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_qp_entry_raw = tern_fill_res_qp_entry_raw,
+#endif
 	.get_dev_fw_str = tern_get_dev_fw_str,
 	.get_dma_mr = tern_get_dma_mr,
 	.get_hw_stats = tern_get_hw_stats,
@@ -101,10 +107,12 @@ static const struct ib_device_ops tern_dev_mcast_ops = {
 	.detach_mcast = tern_detach_mcast,
 };
 
+#ifndef TERN_WITHOUT_MODERATE
 static const struct ib_device_ops tern_dev_moderate_ops = {
 	.modify_cq = tern_modify_cq,
 };
 
+#endif
 static const struct ib_device_ops tern_dev_mw_ops = {
 	.alloc_mw = tern_alloc_mw,
 	.dealloc_mw = tern_dealloc_mw,
@@ -112,21 +120,29 @@ static const struct ib_device_ops tern_dev_mw_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_mw, tern_mw, ibmw),
 };
 
+#ifndef TERN_WITHOUT_REREG
 static const struct ib_device_ops tern_dev_rereg_ops = {
 	.rereg_user_mr = tern_rereg_user_mr,
 };
 
+#endif
+#ifndef TERN_WITHOUT_RESIZE
 static const struct ib_device_ops tern_dev_resize_ops = {
 	.resize_user_cq = tern_resize_user_cq,
 };
 
+#endif
 static const struct ib_device_ops tern_dev_srq_ops = {
 	.create_srq = tern_create_srq,
 	.destroy_srq = tern_destroy_srq,
 	.fill_res_srq_entry = tern_fill_res_srq_entry,
+#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_srq_entry_raw = tern_fill_res_srq_entry_raw,
+#endif
 	.modify_srq = tern_modify_srq,
+#ifndef TERN_WITHOUT_KSRQ
 	.post_srq_recv = tern_post_srq_recv,
+#endif
 	.query_srq = tern_query_srq,
 
 	INIT_RDMA_OBJ_SIZE(ib_srq, tern_srq, ibsrq),
@@ -165,10 +181,16 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
+#ifndef TERN_WITHOUT_MODERATE
 		{ TERN_CAP_MODERATE_CQ, &tern_dev_moderate_ops },
+#endif
 		{ TERN_CAPS_MW, &tern_dev_mw_ops },
+#ifndef TERN_WITHOUT_REREG
 		{ TERN_CAP_REREG_MR, &tern_dev_rereg_ops },
+#endif
+#ifndef TERN_WITHOUT_RESIZE
 		{ TERN_CAP_RESIZE_CQ, &tern_dev_resize_ops },
+#endif
 		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
 		{ TERN_CAP_UD, &tern_dev_ud_ops },
 #ifndef TERN_WITHOUT_XRC

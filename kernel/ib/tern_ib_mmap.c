@@ -72,16 +72,7 @@ err_free_pages:
 	return ERR_PTR(err);
 }
 
-/**
- * tern_mmap_add_uar() - create an mmap entry for a page of the doorbell BAR
- * @ibucontext: context that may map the page
- * @type: use of the page
- * @uar: its number, from the device
- *
- * If this function fails, it returns the page to the device.
- *
- * Return: the entry or an ERR_PTR.
- */
+/* The same for a page of the doorbell BAR. */
 struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
 					  enum tern_mmap_type type, u32 uar)
 {
@@ -137,14 +128,6 @@ static int tern_mmap_entry(struct ib_ucontext *ibucontext,
 				 &entry->rdma_entry);
 }
 
-/**
- * tern_mmap() - map pages of the device into a process
- * @ibucontext: the context
- * @vma: the mapping
- *
- * Return: 0; -EINVAL if offset and size do not match an entry; or another
- * negative errno.
- */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *rdma_entry;
@@ -174,10 +157,7 @@ static void tern_dm_op_free(struct tern_mmap_entry *entry)
 }
 
 #endif
-/**
- * tern_mmap_free() - release an mmap entry after its last mapping is gone
- * @rdma_entry: the entry
- */
+/* Called after the last mapping is gone. */
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 {
 	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);

@@ -248,18 +248,6 @@ static struct ib_mr *tern_reg_span(struct ib_pd *ibpd,
 	return &mr->ibmr;
 }
 
-/**
- * tern_reg_user_mr() - register user memory
- * @ibpd: the PD
- * @start: user virtual address
- * @length: length in bytes
- * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
- * @access: IB_ACCESS_*
- * @dmah: DMA hints, without effect
- * @udata: user request without driver data
- *
- * Return: the region or an ERR_PTR.
- */
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			       u64 virt, int access, struct ib_dmah *dmah,
 			       struct ib_udata *udata)
@@ -317,20 +305,6 @@ static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
 	return tern_reg_span(ibpd, &span, length, virt, access);
 }
 
-/**
- * tern_reg_user_mr_dmabuf() - register a dma-buf
- * @ibpd: the PD
- * @offset: offset of the first byte in the dma-buf
- * @length: length in bytes
- * @virt: I/O virtual address of the first byte
- * @fd: file descriptor of the dma-buf
- * @access: IB_ACCESS_*
- * @dmah: DMA hints, without effect
- * @attrs: udata: user request without driver data
- *
- * Return: the region or an ERR_PTR: -EINVAL for a range outside the dma-buf, an
- * errno of the exporter, or another errno.
- */
 struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				      u64 length, u64 virt, int fd, int access,
 				      struct ib_dmah *dmah,
@@ -349,6 +323,7 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 }
 
 #endif
+#ifndef TERN_WITHOUT_REREG
 /* Returns the current memory of a region. */
 static struct tern_mr_span tern_mr_get_span(const struct tern_mr *mr)
 {
@@ -574,6 +549,7 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	return NULL;
 }
 
+#endif
 static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 			     struct tern_pd *pd, u32 dmn,
 			     const struct ib_dm_mr_attr *attr)
@@ -597,15 +573,7 @@ static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return 0;
 }
 
-/**
- * tern_reg_dm_mr() - register device memory
- * @ibpd: the PD
- * @ibdm: the memory
- * @attr: range, which ib_core has checked, and IB_ACCESS_*
- * @attrs: unused
- *
- * Return: the region, which is zero-based, or an ERR_PTR.
- */
+/* The region is zero-based. ib_core has checked the range. */
 struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 			     struct ib_dm_mr_attr *attr,
 			     struct uverbs_attr_bundle *attrs)
@@ -652,13 +620,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/**
- * tern_get_dma_mr() - get the lkey for DMA addresses of the kernel
- * @ibpd: a kernel PD
- * @access: at most IB_ACCESS_LOCAL_WRITE: peers never get access to all memory
- *
- * Return: the region, which is not an object of the device, or an ERR_PTR.
- */
+/* Peers never get access to all memory. The region is no object of the device. */
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 {
 	struct tern_mr *mr;
@@ -676,14 +638,7 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 	return &mr->ibmr;
 }
 
-/**
- * tern_dereg_mr() - deregister a region
- * @ibmr: the region
- * @udata: unused
- *
- * Return: 0, or -EBUSY while memory windows are bound to the region, which is
- * unchanged then. A device that is dead or removed has no windows.
- */
+/* -EBUSY, and no change, while windows are bound. A dead device has none. */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibmr->device);
@@ -723,14 +678,6 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
  * Work requests of user space bind them, so only the device knows the bindings.
  */
 
-/**
- * tern_alloc_mw() - allocate a memory window
- * @ibmw: the window, with its type
- * @udata: user request without driver data
- *
- * Return: 0; -EOPNOTSUPP for a type that the device does not support; or
- * another negative errno.
- */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibmw->device);
@@ -754,12 +701,7 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	return 0;
 }
 
-/**
- * tern_dealloc_mw() - free a memory window, bound or not
- * @ibmw: the window
- *
- * Return: 0.
- */
+/* Bound or not. */
 int tern_dealloc_mw(struct ib_mw *ibmw)
 {
 	/* If a live device refuses, it keeps the window until its next reset. */

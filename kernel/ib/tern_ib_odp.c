@@ -715,12 +715,14 @@ int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_DMABUF
 /* Whether the region is on a dma-buf. */
 bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 {
 	return odp->dmabuf;
 }
 
+#endif
 #define TERN_ODP_REQUESTER	IB_ODP_SUPPORT_SEND
 #define TERN_ODP_RELIABLE	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
 				 IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ | \

@@ -35,26 +35,14 @@ static void tern_chunk_unmap(struct device *dma_dev, struct tern_chunk *chunk)
 	chunk->dma = DMA_MAPPING_ERROR;
 }
 
-/**
- * tern_table_limit() - maximum number of entries in one command
- * @caps: device capabilities
- *
- * Return: at least 1.
- */
+/* Maximum number of entries in one command, at least 1. */
 u32 tern_table_limit(const struct tern_rsp_caps *caps)
 {
 	return clamp_t(u32, le32_to_cpu(caps->max_cmd_pages), 1,
 		       TERN_TABLE_MAX);
 }
 
-/**
- * tern_table_init() - allocate a page list
- * @table: the table
- * @dma_dev: device that will read the list
- * @max: capacity in entries, 1..TERN_TABLE_MAX
- *
- * Return: 0 or -ENOMEM. In both cases the caller calls tern_table_free().
- */
+/* @max is 1..TERN_TABLE_MAX. tern_table_free() is called after a failure, too. */
 int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 {
 	unsigned int num_chunks = DIV_ROUND_UP(max, TERN_PAGES_CHUNK);
@@ -80,10 +68,7 @@ int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 	return 0;
 }
 
-/**
- * tern_table_reset() - empty a table for reuse
- * @table: a table that no command is reading
- */
+/* No command is reading the table. */
 void tern_table_reset(struct tern_table *table)
 {
 	unsigned int i;
@@ -94,10 +79,7 @@ void tern_table_reset(struct tern_table *table)
 	table->num = 0;
 }
 
-/**
- * tern_table_free() - free a table
- * @table: a table that no command is reading; may be all zero
- */
+/* No command is reading the table, which may be all zero. */
 void tern_table_free(struct tern_table *table)
 {
 	unsigned int i;
@@ -113,13 +95,7 @@ void tern_table_free(struct tern_table *table)
 	table->chunks = NULL;
 }
 
-/**
- * tern_table_add() - append a page
- * @table: an unmapped table that is not full
- * @page: DMA address of the page
- *
- * Return: whether the table is now full.
- */
+/* Returns whether the table, which is not mapped, is full now. */
 bool tern_table_add(struct tern_table *table, dma_addr_t page)
 {
 	struct tern_chunk *chunk = &table->chunks[table->num / TERN_PAGES_CHUNK];
@@ -130,14 +106,7 @@ bool tern_table_add(struct tern_table *table, dma_addr_t page)
 	return table->num == table->max;
 }
 
-/**
- * tern_table_map() - map a table for the device
- * @table: a table with entries
- * @page_shift: log2 of the page size in bytes
- * @pages: output for the command
- *
- * Return: 0 or -ENOMEM. tern_table_reset() or tern_table_free() undoes it.
- */
+/* tern_table_reset() or tern_table_free() undoes it, also after a failure. */
 int tern_table_map(struct tern_table *table, unsigned int page_shift,
 		   struct tern_pages *pages)
 {
@@ -237,17 +206,7 @@ err_free:
 	return err;
 }
 
-/**
- * tern_table_from_queue() - describe a queue buffer to the device
- * @dev: the device
- * @table: output, the page list; free it with tern_table_free() after the
- *	command
- * @umem: the buffer
- * @pages: output for the command
- *
- * Return: 0; -EINVAL if the buffer is not page-aligned or is too long; -ENOMEM.
- * On failure there is nothing to free.
- */
+/* The same for the buffer of a queue. -EINVAL: not page-aligned, or too long. */
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages)
 {
@@ -268,16 +227,7 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);
 }
 
-/**
- * tern_table_from_kbuf() - describe the ring of a kernel queue to the device
- * @dev: the device
- * @table: output, the page list; free it with tern_table_free() after the
- *	command
- * @kbuf: the memory of the queue
- * @pages: output for the command
- *
- * Return: 0, or -ENOMEM, in which case there is nothing to free.
- */
+/* The same for the ring of a kernel queue. */
 int tern_table_from_kbuf(struct tern_ib_dev *dev, struct tern_table *table,
 			 const struct tern_kbuf *kbuf, struct tern_pages *pages)
 {

@@ -6,6 +6,7 @@
  * flushes posted work, so that users waiting for their requests make progress.
  */
 
+#include <linux/array_size.h>
 #include <linux/if_vlan.h>
 #include <linux/string.h>
 
@@ -14,42 +15,26 @@
 
 enum ib_wc_status tern_wc_status(u8 status)
 {
-	switch (status) {
-	case TERN_CQE_SUCCESS:
-		return IB_WC_SUCCESS;
-	case TERN_CQE_LOC_LEN_ERR:
-		return IB_WC_LOC_LEN_ERR;
-	case TERN_CQE_LOC_QP_OP_ERR:
-		return IB_WC_LOC_QP_OP_ERR;
-	case TERN_CQE_LOC_PROT_ERR:
-		return IB_WC_LOC_PROT_ERR;
-	case TERN_CQE_WR_FLUSH_ERR:
-		return IB_WC_WR_FLUSH_ERR;
-	case TERN_CQE_MW_BIND_ERR:
-		return IB_WC_MW_BIND_ERR;
-	case TERN_CQE_BAD_RESP_ERR:
-		return IB_WC_BAD_RESP_ERR;
-	case TERN_CQE_LOC_ACCESS_ERR:
-		return IB_WC_LOC_ACCESS_ERR;
-	case TERN_CQE_REM_INV_REQ_ERR:
-		return IB_WC_REM_INV_REQ_ERR;
-	case TERN_CQE_REM_ACCESS_ERR:
-		return IB_WC_REM_ACCESS_ERR;
-	case TERN_CQE_REM_OP_ERR:
-		return IB_WC_REM_OP_ERR;
-	case TERN_CQE_RETRY_EXC_ERR:
-		return IB_WC_RETRY_EXC_ERR;
-	case TERN_CQE_RNR_RETRY_EXC_ERR:
-		return IB_WC_RNR_RETRY_EXC_ERR;
-	case TERN_CQE_REM_ABORT_ERR:
-		return IB_WC_REM_ABORT_ERR;
-	case TERN_CQE_FATAL_ERR:
-		return IB_WC_FATAL_ERR;
-	case TERN_CQE_RESP_TIMEOUT_ERR:
-		return IB_WC_RESP_TIMEOUT_ERR;
-	default:
-		return IB_WC_GENERAL_ERR;
-	}
+	static const u8 map[] = {
+		[TERN_CQE_SUCCESS] = IB_WC_SUCCESS,
+		[TERN_CQE_LOC_LEN_ERR] = IB_WC_LOC_LEN_ERR,
+		[TERN_CQE_LOC_QP_OP_ERR] = IB_WC_LOC_QP_OP_ERR,
+		[TERN_CQE_LOC_PROT_ERR] = IB_WC_LOC_PROT_ERR,
+		[TERN_CQE_WR_FLUSH_ERR] = IB_WC_WR_FLUSH_ERR,
+		[TERN_CQE_MW_BIND_ERR] = IB_WC_MW_BIND_ERR,
+		[TERN_CQE_BAD_RESP_ERR] = IB_WC_BAD_RESP_ERR,
+		[TERN_CQE_LOC_ACCESS_ERR] = IB_WC_LOC_ACCESS_ERR,
+		[TERN_CQE_REM_INV_REQ_ERR] = IB_WC_REM_INV_REQ_ERR,
+		[TERN_CQE_REM_ACCESS_ERR] = IB_WC_REM_ACCESS_ERR,
+		[TERN_CQE_REM_OP_ERR] = IB_WC_REM_OP_ERR,
+		[TERN_CQE_RETRY_EXC_ERR] = IB_WC_RETRY_EXC_ERR,
+		[TERN_CQE_RNR_RETRY_EXC_ERR] = IB_WC_RNR_RETRY_EXC_ERR,
+		[TERN_CQE_REM_ABORT_ERR] = IB_WC_REM_ABORT_ERR,
+		[TERN_CQE_FATAL_ERR] = IB_WC_FATAL_ERR,
+		[TERN_CQE_RESP_TIMEOUT_ERR] = IB_WC_RESP_TIMEOUT_ERR,
+	};
+
+	return status < ARRAY_SIZE(map) ? map[status] : IB_WC_GENERAL_ERR;
 }
 
 /*
@@ -204,10 +189,7 @@ static bool tern_wq_take_posted(struct tern_wq *wq, u32 index,
 	return true;
 }
 
-/*
- * Finds the request that an entry completes, and its queue, which is NULL for an
- * SRQ.
- */
+/* Finds the request that an entry completes, and its queue; none for an SRQ. */
 static bool tern_cqe_take_posted(struct tern_kcq *kcq, struct tern_qp *qp,
 				 const struct tern_cqe *cqe, bool recv,
 				 struct tern_posted *posted,
@@ -216,11 +198,13 @@ static bool tern_cqe_take_posted(struct tern_kcq *kcq, struct tern_qp *qp,
 	if (!(recv ? tern_kcq_has_rq(kcq, qp) : tern_kcq_has_sq(kcq, qp)))
 		return false;
 
+#ifndef TERN_WITHOUT_KSRQ
 	if (recv && qp->ibqp.srq) {
 		*done = NULL;
 		return tern_srq_take_posted(to_tsrq(qp->ibqp.srq), cqe, posted);
 	}
 
+#endif
 	*done = recv ? &qp->kern.rq : &qp->kern.sq;
 	return tern_wq_take_posted(*done,
 				   le32_to_cpu(READ_ONCE(cqe->wqe_index)),
@@ -357,14 +341,6 @@ static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 	return n;
 }
 
-/**
- * tern_poll_cq() - poll completions
- * @ibcq: a kernel CQ
- * @num: maximum number of completions
- * @wc: output
- *
- * Return: the number of completions.
- */
 int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 {
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
@@ -416,14 +392,6 @@ static bool tern_kcq_pending(struct tern_kcq *kcq)
 	return false;
 }
 
-/**
- * tern_req_notify_cq() - request a call of the completion handler
- * @ibcq: a kernel CQ
- * @flags: IB_CQ_*
- *
- * Return: 1 if IB_CQ_REPORT_MISSED_EVENTS is set and there are completions,
- * else 0.
- */
 int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
 	struct tern_ib_dev *dev = to_tdev(ibcq->device);
@@ -458,27 +426,19 @@ int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/**
- * tern_kcq_event_taken() - note that an arm has fired
- * @kcq: the CQ
- *
- * Called by the event queue's handler, for one event at a time, before the
- * owner is notified.
- */
+/* An arm has fired. Called for one event at a time, before the owner is notified. */
 void tern_kcq_event_taken(struct tern_kcq *kcq)
 {
 	WRITE_ONCE(kcq->armed, false);
 	WRITE_ONCE(kcq->arm_seq, kcq->arm_seq + 1);
 }
 
-/**
- * tern_kcq_forget() - drop the completions of a QP
- * @kcq: the CQ, locked
- * @qp: a QP that generates no more completions; its number may be reused
- */
+/* Drops the completions of a QP that generates no more; its number may be reused. */
 void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 {
+#ifndef TERN_WITHOUT_KSRQ
 	struct tern_posted posted;
+#endif
 	struct tern_cqe *cqe;
 	u32 i;
 
@@ -492,19 +452,18 @@ void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 			continue;
 
 		cqe->qpn = cpu_to_le32(TERN_QPN_NONE);
+#ifndef TERN_WITHOUT_KSRQ
 		/* Other QPs of the SRQ can post in place of the request. */
 		if (qp->ibqp.srq && READ_ONCE(cqe->flags) & TERN_CQE_F_RECV)
 			tern_srq_take_posted(to_tsrq(qp->ibqp.srq), cqe,
 					     &posted);
+#endif
 	}
 }
 
-/**
- * tern_kcq_mark_lost() - mark a CQ to which the device no longer writes as lost
- * @cq: a kernel CQ, referenced by the caller
- *
- * Calls the completion handler, in process context, if the owner waits for it
- * and there is something to poll.
+/*
+ * The device no longer writes to the CQ, on which the caller holds a reference. Calls
+ * the completion handler, in process context, if the owner waits and can poll something.
  */
 void tern_kcq_mark_lost(struct tern_cq *cq)
 {
@@ -536,13 +495,7 @@ static struct tern_cq *tern_cq_find(struct tern_ib_dev *dev, unsigned long *cqn)
 	return ref ? container_of(ref, struct tern_cq, ref) : NULL;
 }
 
-/**
- * tern_flush_work() - flush the requests posted to lost CQs
- * @work: flush_work of the device
- *
- * Queued when the device died, or when work was posted to a lost CQ or the CQ
- * was armed.
- */
+/* Queued when the device died, and when a lost CQ was armed or work posted to it. */
 void tern_flush_work(struct work_struct *work)
 {
 	struct tern_ib_dev *dev = container_of(work, struct tern_ib_dev,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Posting to kernel queues. Any context but NMI. */
 
+#include <linux/array_size.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 
@@ -10,32 +11,23 @@
 /* Translates the opcode of a work request to TERN_WR_*. */
 u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 {
-	switch (opcode) {
-	case IB_WR_SEND:
-		return TERN_WR_SEND;
-	case IB_WR_SEND_WITH_IMM:
-		return TERN_WR_SEND_WITH_IMM;
-	case IB_WR_SEND_WITH_INV:
-		return TERN_WR_SEND_WITH_INV;
-	case IB_WR_RDMA_WRITE:
-		return TERN_WR_RDMA_WRITE;
-	case IB_WR_RDMA_WRITE_WITH_IMM:
-		return TERN_WR_RDMA_WRITE_WITH_IMM;
-	case IB_WR_RDMA_READ:
-		return TERN_WR_RDMA_READ;
-	case IB_WR_ATOMIC_CMP_AND_SWP:
-		return TERN_WR_ATOMIC_CMP_AND_SWP;
-	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		return TERN_WR_ATOMIC_FETCH_AND_ADD;
-	case IB_WR_ATOMIC_WRITE:
-		return TERN_WR_ATOMIC_WRITE;
-	case IB_WR_LOCAL_INV:
-		return TERN_WR_LOCAL_INV;
-	case IB_WR_REG_MR:
-		return TERN_WR_REG_MR;
-	default:
-		return TERN_WR_NONE;
-	}
+	static const u8 map[] = {
+		[IB_WR_SEND] = TERN_WR_SEND,
+		[IB_WR_SEND_WITH_IMM] = TERN_WR_SEND_WITH_IMM,
+		[IB_WR_SEND_WITH_INV] = TERN_WR_SEND_WITH_INV,
+		[IB_WR_RDMA_WRITE] = TERN_WR_RDMA_WRITE,
+		[IB_WR_RDMA_WRITE_WITH_IMM] = TERN_WR_RDMA_WRITE_WITH_IMM,
+		[IB_WR_RDMA_READ] = TERN_WR_RDMA_READ,
+		[IB_WR_ATOMIC_CMP_AND_SWP] = TERN_WR_ATOMIC_CMP_AND_SWP,
+		[IB_WR_ATOMIC_FETCH_AND_ADD] = TERN_WR_ATOMIC_FETCH_AND_ADD,
+		[IB_WR_ATOMIC_WRITE] = TERN_WR_ATOMIC_WRITE,
+		[IB_WR_LOCAL_INV] = TERN_WR_LOCAL_INV,
+		[IB_WR_REG_MR] = TERN_WR_REG_MR,
+	};
+
+	/* No request is a NOP. */
+	return opcode < ARRAY_SIZE(map) && map[opcode] ? map[opcode] :
+							 TERN_WR_NONE;
 }
 
 /* Whether QPs of the type support the opcode. None supports TERN_WR_NONE. */
@@ -317,18 +309,7 @@ static void tern_posted(struct tern_ib_dev *dev, struct ib_cq *ibcq)
 		schedule_work(&dev->flush_work);
 }
 
-/**
- * tern_post_send() - post send requests
- * @ibqp: a kernel QP, in RTS or later
- * @wr: list of requests; inline data has virtual addresses
- * @bad_wr: on failure, the first request that was not posted
- *
- * Requests before @bad_wr are posted. In the error state, and if the device is
- * dead, all requests complete with IB_WC_WR_FLUSH_ERR.
- *
- * Return: 0; -EINVAL for a request that the QP does not support, or a QP in an
- * earlier state; -ENOMEM if the queue is full.
- */
+/* Requests before @bad_wr are posted. A dead device, like state ERR, flushes them. */
 int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
 {
@@ -387,17 +368,7 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 	return 0;
 }
 
-/**
- * tern_post_recv() - post receive requests
- * @ibqp: a kernel QP without SRQ, in INIT or later
- * @wr: list of requests
- * @bad_wr: on failure, the first request that was not posted
- *
- * See tern_post_send().
- *
- * Return: 0; -EINVAL for too many SGEs, a QP in RESET or a QP with an SRQ;
- * -ENOMEM if the queue is full.
- */
+/* See tern_post_send(). */
 int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		   const struct ib_recv_wr **bad_wr)
 {

@@ -36,13 +36,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
 			 IB_QP_DEST_QPN)
 
-/**
- * tern_qp_event() - report an asynchronous event of a QP to its owner
- * @dev: the device
- * @qpn: number of the QP, which may no longer exist
- * @generation: generation in the event; a successor has another
- * @event: IB_EVENT_*
- */
+/* Reports an asynchronous event to the owner of the QP, if it still exists. */
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		   enum ib_event_type event)
 {
@@ -151,6 +145,7 @@ static void tern_kqp_set_state(struct tern_ib_dev *dev, struct tern_qp *qp,
 		      0);
 }
 
+#ifndef TERN_WITHOUT_KSRQ
 /*
  * Called before a kernel QP is reset or destroyed. The request that it has
  * taken from its SRQ completes on the way to ERR, not in RESET, and keeps its
@@ -162,10 +157,13 @@ static void tern_kqp_flush_srq(struct tern_ib_dev *dev, struct tern_qp *qp)
 		tern_kqp_set_state(dev, qp, TERN_QPS_ERR);
 }
 
+#endif
 /* Stops a kernel QP and drops its completions. */
 static void tern_kqp_quiesce(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
+#ifndef TERN_WITHOUT_KSRQ
 	tern_kqp_flush_srq(dev, qp);
+#endif
 	tern_kqp_set_state(dev, qp, TERN_QPS_RESET);
 	tern_kqp_detach(qp);
 }
@@ -292,6 +290,7 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_ucontext *ucontext;
 	struct tern_ureq_create_qp req;
 	struct ib_umem *umem;
+	u32 send_wr;
 	int err;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_e0);
@@ -322,10 +321,12 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		goto err_put_queue;
 
+	send_wr = BIT(req.log_sq_size);
 #ifndef TERN_WITHOUT_TM
-	if (!tern_qp_is_rendezvous(attr))
+	if (tern_qp_is_rendezvous(attr))
+		send_wr = 0;
 #endif
-		attr->cap.max_send_wr = BIT(req.log_sq_size);
+	attr->cap.max_send_wr = send_wr;
 	attr->cap.max_recv_wr = tern_qp_has_rq(attr) ? BIT(req.log_rq_size) : 0;
 	if (!tern_qp_has_rq(attr))
 		attr->cap.max_recv_sge = 0;
@@ -349,18 +350,6 @@ err_put_queue:
 	return err;
 }
 
-/**
- * tern_create_qp() - create a QP
- * @ibqp: the QP
- * @attr: CQs, SRQ, XRCD and capabilities, which are updated to the actual ones
- * @udata: struct tern_ureq_create_qp, or for an RSS QP
- *	struct tern_ureq_create_rss_qp; no response; NULL for kernel users and XRC
- *	targets
- *
- * Return: 0; -EOPNOTSUPP for an unsupported type or flag; -EINVAL for
- * attributes that exceed the device's limits or are inconsistent; or another
- * negative errno.
- */
 int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 		   struct ib_udata *udata)
 {
@@ -386,15 +375,7 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	return tern_create_user_qp(dev, qp, attr, udata);
 }
 
-/**
- * tern_destroy_qp() - destroy a QP
- * @ibqp: the QP
- * @udata: unused
- *
- * The QP's number is removed before the device can reuse it.
- *
- * Return: 0.
- */
+/* Removes the number before the device can reuse it. */
 int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
@@ -422,10 +403,12 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	    (next != IB_QPS_ERR && next != IB_QPS_RESET))
 		return -EIO;
 
+#ifndef TERN_WITHOUT_KSRQ
 	/* The owner of a QP with an SRQ waits for the last WQE event. */
 	if (next == IB_QPS_ERR && qp->ibqp.srq)
 		tern_qp_event(dev, qp->ibqp.qp_num, qp->ref.generation,
 			      IB_EVENT_QP_LAST_WQE_REACHED);
+#endif
 	return 0;
 }
 
@@ -435,8 +418,10 @@ static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
 {
 	int err;
 
+#ifndef TERN_WITHOUT_KSRQ
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_flush_srq(dev, qp);
+#endif
 	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, cmd, sizeof(*cmd),
 			    NULL, 0);
 	return err == -EIO ? tern_kqp_modify_dead(dev, qp, next) : err;
@@ -552,16 +537,7 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 }
 
 #endif
-/**
- * tern_modify_qp() - modify state and attributes of a QP
- * @ibqp: the QP
- * @attr: new attributes, with addresses resolved by ib_core
- * @mask: IB_QP_*, the valid attributes
- * @udata: optional driver data, NULL for kernel users
- *
- * Return: 0; -EOPNOTSUPP for an unsupported attribute; -EINVAL for an invalid
- * transition or value; or another negative errno.
- */
+/* @udata: optional driver data. ib_core has resolved addresses. */
 int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
 {
@@ -591,6 +567,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (tern_qp_is_rss(qp))
 		return tern_refuse(dev, -EOPNOTSUPP, "RSS QP has no attributes");
 #endif
+
 #ifndef TERN_WITHOUT_ECE
 	if (udata && udata->inlen) {
 		err = tern_qp_copy_request(dev, attr, mask, udata, &req, &cmd);
@@ -633,16 +610,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return err;
 }
 
-/**
- * tern_query_qp() - query the device for state and attributes of a QP
- * @ibqp: the QP
- * @attr: output
- * @mask: IB_QP_* requested; all attributes are filled in
- * @init_attr: output, the creation attributes
- *
- * Return: 0; -EOPNOTSUPP for an RSS QP, which has no attributes; -EIO if the
- * device is dead or returns an invalid state; or another negative errno.
- */
+/* All attributes are filled in, whatever @mask is. */
 int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr)
 {
@@ -709,31 +677,14 @@ static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
 			     sizeof(cmd), NULL, 0);
 }
 
-/**
- * tern_attach_mcast() - attach a QP to a multicast group
- * @ibqp: a UD QP
- * @gid: group address
- * @lid: unused on Ethernet
- *
- * Return: 0; -ENOMEM if the device has no space; -EIO if the device is dead; or
- * another negative errno.
- */
 int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	return tern_mcast(ibqp, gid, TERN_CMD_ATTACH_MCAST);
 }
 
-/**
- * tern_detach_mcast() - detach a QP from a multicast group
- * @ibqp: a UD QP
- * @gid: group address
- * @lid: unused on Ethernet
- *
- * ib_core treats attachments to one group with different LIDs as distinct. For
- * the device they are the same, so detaching the second one fails.
- *
- * Return: 0, also if the device is dead, as it has no attachments; or a
- * negative errno.
+/*
+ * ib_core treats attachments to one group with different LIDs as distinct. For the
+ * device they are the same, so detaching the second one finds nothing.
  */
 int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {

@@ -115,7 +115,6 @@ bool tern_qp_is_rendezvous(const struct ib_qp_init_attr *attr)
 }
 
 #endif
-
 /*
  * Returns 0, -EOPNOTSUPP for unsupported features, -EINVAL for invalid or
  * excessive attributes.

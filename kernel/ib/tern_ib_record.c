@@ -48,8 +48,8 @@ tern_record_page_find(struct tern_ucontext *ucontext, unsigned long addr)
 	return NULL;
 }
 
-struct ib_umem * tern_record_umem(struct tern_ucontext *ucontext,
-				  unsigned long addr)
+struct ib_umem *tern_record_umem(struct tern_ucontext *ucontext,
+				 unsigned long addr)
 {
 #ifndef TERN_WITHOUT_KUNIT
 	KUNIT_STATIC_STUB_REDIRECT(tern_record_umem, ucontext, addr);
@@ -121,13 +121,7 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 	return 0;
 }
 
-/**
- * tern_record_put() - undo tern_record_get()
- * @record: a record that the device does not use; does nothing if it has no
- *	page
- *
- * Any process may call this. The page is unpinned with its last record.
- */
+/* Any process may call this. The page is unpinned with its last record. */
 void tern_record_put(struct tern_record *record)
 {
 	struct tern_record_page *page = record->page;
@@ -147,14 +141,9 @@ void tern_record_put(struct tern_record *record)
 	record->page = NULL;
 }
 
-/**
- * tern_record_done() - release the record of a destroyed object
- * @record: the record; does nothing if it has no page
- * @err: return value of tern_ib_destroy() for the object
- *
- * If the device may still write to the record, its page stays pinned forever,
- * and no other queue finds it: the process may already use the memory for
- * another record.
+/*
+ * If the device may still write to the record, its page stays pinned forever, and no
+ * other queue finds it: the process may already use the memory for another record.
  */
 void tern_record_done(struct tern_record *record, int err)
 {
@@ -178,19 +167,7 @@ void tern_records_init(struct tern_ucontext *ucontext)
 	INIT_LIST_HEAD(&ucontext->record_pages);
 }
 
-/**
- * tern_uqueue_get() - take the memory of a user queue
- * @ucontext: context of the queue
- * @queue: output
- * @umem: the ring, or the error pointer of pinning it; owned by @queue
- * @record_addr: user virtual address of the doorbell record
- * @record_size: size of the record in bytes
- *
- * tern_uqueue_put() or tern_uqueue_done() undoes it.
- *
- * Return: 0, the error of @umem, or that of tern_record_get(). On failure the ring
- * is released.
- */
+/* Takes @umem, or the error pointer of pinning it, and the record. Fails: ring released. */
 int tern_uqueue_get(struct tern_ucontext *ucontext, struct tern_uqueue *queue,
 		    struct ib_umem *umem, u64 record_addr, size_t record_size)
 {
@@ -210,10 +187,7 @@ int tern_uqueue_get(struct tern_ucontext *ucontext, struct tern_uqueue *queue,
 	return 0;
 }
 
-/**
- * tern_uqueue_put() - undo tern_uqueue_get()
- * @queue: memory that the device does not use
- */
+/* The device does not use the memory. */
 void tern_uqueue_put(struct tern_uqueue *queue)
 {
 	tern_record_put(&queue->record);
@@ -221,14 +195,7 @@ void tern_uqueue_put(struct tern_uqueue *queue)
 	queue->umem = NULL;
 }
 
-/**
- * tern_uqueue_done() - release the memory of a destroyed queue
- * @dev: the device
- * @queue: the memory; that of a kernel queue is empty
- * @err: return value of tern_ib_destroy() for the queue
- *
- * What the device may still write to stays pinned forever.
- */
+/* @err is that of tern_ib_destroy(): what the device may write stays pinned forever. */
 void tern_uqueue_done(struct tern_ib_dev *dev, struct tern_uqueue *queue,
 		      int err)
 {

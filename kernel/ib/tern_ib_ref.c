@@ -4,48 +4,23 @@
  * another object by the time of the event: the generation tells them apart.
  */
 
-
 #include "tern_ib.h"
 
-/**
- * tern_ref_publish() - make an object that exists in the device visible to events
- * @objects: objects of its type by number
- * @id: its number
- * @ref: its reference count, with the generation; initialized here
- *
- * Return: 0, -ENOMEM, or -EBUSY if the device has given the number twice.
- */
+/* Makes an object of the device visible to events. -EBUSY: a number was given twice. */
 int tern_ref_publish(struct xarray *objects, u32 id, struct tern_ref *ref)
 {
 	tern_ref_init(ref);
 	return xa_insert_irq(objects, id, ref, GFP_KERNEL);
 }
 
-/**
- * tern_ref_unpublish() - undo tern_ref_publish()
- * @objects: objects of its type by number
- * @id: its number, which the device has not given to another object yet
- * @ref: its reference count
- *
- * On return no event uses the object.
- */
+/* On return no event uses the object. The device has not reused @id yet. */
 void tern_ref_unpublish(struct xarray *objects, u32 id, struct tern_ref *ref)
 {
 	xa_erase_irq(objects, id);
 	tern_ref_drain(ref);
 }
 
-/**
- * tern_ref_lookup() - find the object that an event names
- * @objects: objects of its type by number
- * @id: number in the event
- * @generation: generation in the event
- *
- * Any context.
- *
- * Return: the object's reference count, with a reference for the caller, or NULL if
- * the object is gone.
- */
+/* Returns the object with a reference, or NULL if it is gone. Any context. */
 struct tern_ref *tern_ref_lookup(struct xarray *objects, u32 id, u32 generation)
 {
 	struct tern_ref *ref;

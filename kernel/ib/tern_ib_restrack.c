@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Driver details of objects for "rdma resource show ... -dd", and the device's
- * view of them for "-r". ib_core holds a reference to the object during the
- * call. Details that a dead device cannot provide are omitted.
+ * Driver details of objects for "rdma resource show ... -dd". ib_core holds a
+ * reference to the object during the call. Details that a dead device cannot
+ * provide are omitted.
  */
 
 #include <rdma/restrack.h>
@@ -127,6 +127,47 @@ static int tern_end_entry(struct sk_buff *msg, struct nlattr *table, int err)
 	return err;
 }
 
+int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_cq(msg, to_tcq(ibcq)));
+}
+
+int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_mr(msg, to_tmr(ibmr)));
+}
+
+int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_qp(msg, to_tqp(ibqp)));
+}
+
+int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_srq(msg, to_tsrq(ibsrq)));
+}
+#ifndef TERN_WITHOUT_RES_RAW
+
 /* Adds the device's reply to a query of @len bytes. */
 static int tern_put_raw(struct sk_buff *msg, struct tern_ib_dev *dev,
 			u16 opcode, u32 id, void *rsp, size_t len)
@@ -172,43 +213,4 @@ int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
 	return tern_put_raw(msg, to_tdev(ibsrq->device), TERN_CMD_QUERY_SRQ,
 			    to_tsrq(ibsrq)->srqn, &rsp, sizeof(rsp));
 }
-
-int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq)
-{
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-
-	if (!table)
-		return -EMSGSIZE;
-
-	return tern_end_entry(msg, table, tern_put_cq(msg, to_tcq(ibcq)));
-}
-
-int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
-{
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-
-	if (!table)
-		return -EMSGSIZE;
-
-	return tern_end_entry(msg, table, tern_put_mr(msg, to_tmr(ibmr)));
-}
-
-int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
-{
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-
-	if (!table)
-		return -EMSGSIZE;
-
-	return tern_end_entry(msg, table, tern_put_qp(msg, to_tqp(ibqp)));
-}
-
-int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq)
-{
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-
-	if (!table)
-		return -EMSGSIZE;
-
-	return tern_end_entry(msg, table, tern_put_srq(msg, to_tsrq(ibsrq)));
-}
+#endif

@@ -13,7 +13,6 @@
 
 struct tern_ib_dev;
 struct tern_qp;
-struct tern_srq;
 
 /* Minimum log2 of entries for CREATE_CQ. */
 #define TERN_CQ_LOG_SIZE_MIN	1
@@ -100,10 +99,6 @@ static inline u8 tern_queue_log_size(u32 num, u8 min)
 /* tern_ib_kqueue.c */
 size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge, u32 max_inline);
 u8 tern_recv_stride(u32 max_sge);
-
-/* tern_ib_srq.c */
-int tern_ksrq_init(struct tern_ib_dev *dev, struct tern_srq *srq,
-		   const struct ib_srq_attr *attr);
 
 /* tern_ib_post.c */
 u8 tern_wr_opcode(enum ib_wr_opcode opcode);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Shared receive queues of user space and of the kernel. */
+/* Shared receive queues. */
 
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -8,15 +8,8 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
-#include "tern_ib_ring.h"
 
-/**
- * tern_srq_event() - report an asynchronous event of an SRQ to its owner
- * @dev: the device
- * @srqn: number of the SRQ, which may no longer exist
- * @generation: generation in the event; a successor has another
- * @event: IB_EVENT_SRQ_*
- */
+/* Reports an asynchronous event to the owner of the SRQ, if it still exists. */
 void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event)
 {
@@ -73,13 +66,16 @@ static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 #ifndef TERN_WITHOUT_TM
 	tern_ib_umem_done(dev, srq->ops_umem, err);
 #endif
+#ifndef TERN_WITHOUT_KSRQ
 	tern_kbuf_done(dev, &srq->kbuf, err);
+#endif
 }
 
 static int tern_srq_publish(struct tern_ib_dev *dev, struct tern_srq *srq)
 {
+#ifndef TERN_WITHOUT_RESIZE
 	mutex_init(&srq->modify_lock);
-	spin_lock_init(&srq->post_lock);
+#endif
 	return tern_ref_publish(&dev->srqs, srq->srqn, &srq->ref);
 }
 
@@ -201,50 +197,7 @@ err_put_queue:
 	return err;
 }
 
-/**
- * tern_ksrq_init() - allocate the memory of a kernel SRQ
- * @dev: the device
- * @srq: the SRQ
- * @attr: requested capacities
- *
- * tern_kbuf_free() or tern_kbuf_done() undoes it.
- *
- * Return: 0; -EINVAL if no slot is large enough for the WQEs, or if the device
- * cannot read the page list; -ENOMEM.
- */
-int tern_ksrq_init(struct tern_ib_dev *dev, struct tern_srq *srq,
-		   const struct ib_srq_attr *attr)
-{
-	u32 i;
-	int err;
-
-	srq->max_wr = roundup_pow_of_two(attr->max_wr);
-	srq->log_stride = max_t(int, TERN_RQ_STRIDE_MIN,
-				order_base_2(sizeof(struct tern_rq_hdr) +
-					     attr->max_sge *
-					     sizeof(struct tern_sge)));
-	if (tern_exceeds(dev, "log2 of the bytes of a request",
-			 srq->log_stride, TERN_RQ_STRIDE_MAX))
-		return -EINVAL;
-
-	err = tern_kbuf_alloc(dev, &srq->kbuf,
-			      (u64)srq->max_wr << srq->log_stride,
-			      sizeof(*srq->record));
-	if (err)
-		return err;
-
-	srq->kbuf.posted = kvzalloc_objs(*srq->kbuf.posted, srq->max_wr);
-	if (!srq->kbuf.posted) {
-		tern_kbuf_free(dev, &srq->kbuf);
-		return -ENOMEM;
-	}
-
-	for (i = 0; i < srq->max_wr; i++)
-		srq->kbuf.posted[i].next = i + 1;
-	srq->record = srq->kbuf.record;
-	return 0;
-}
-
+#ifndef TERN_WITHOUT_KSRQ
 static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 				  struct tern_srq *srq,
 				  struct ib_srq_init_attr *attr)
@@ -285,16 +238,7 @@ err_free_kbuf:
 	return err;
 }
 
-/**
- * tern_create_srq() - create an SRQ
- * @ibsrq: the SRQ
- * @attr: type and requested size, which is updated to the actual one
- * @udata: struct tern_ureq_create_srq, struct tern_uresp_create_srq; NULL for
- *	kernel users
- *
- * Return: 0; -EOPNOTSUPP for an unsupported type; -EINVAL for attributes that
- * exceed the device's limits or are inconsistent; or another negative errno.
- */
+#endif
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		    struct ib_udata *udata)
 {
@@ -310,7 +254,11 @@ int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 	if (udata)
 		err = tern_create_user_srq(dev, srq, attr, udata);
 	else
+#ifndef TERN_WITHOUT_KSRQ
 		err = tern_create_kernel_srq(dev, srq, attr);
+#else
+		err = tern_refuse(dev, -EOPNOTSUPP, "SRQ of the kernel");
+#endif
 	if (err)
 		return err;
 
@@ -318,15 +266,7 @@ int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 	return 0;
 }
 
-/**
- * tern_destroy_srq() - destroy an SRQ
- * @ibsrq: the SRQ
- * @udata: unused
- *
- * The SRQ's number is removed before the device can reuse it.
- *
- * Return: 0.
- */
+/* Removes the number before the device can reuse it. */
 int tern_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
@@ -352,6 +292,7 @@ static int tern_srq_exec_modify(struct tern_ib_dev *dev, struct tern_srq *srq,
 			     NULL, 0);
 }
 
+#ifndef TERN_WITHOUT_RESIZE
 /* Switches the SRQ to a new buffer, to which the user has copied the WQEs. */
 static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
 			   const struct ib_srq_attr *attr,
@@ -391,39 +332,12 @@ err_release_umem:
 	return err;
 }
 
-/**
- * tern_modify_srq() - modify limit and size of an SRQ
- * @ibsrq: the SRQ
- * @attr: new values
- * @mask: the valid attributes
- * @udata: struct tern_ureq_modify_srq with IB_SRQ_MAX_WR, otherwise no driver
- *	data; NULL for kernel users, who cannot change the size
- *
- * Return: 0; -EOPNOTSUPP for an attribute that cannot be changed; -EINVAL for
- * an invalid value; or another negative errno.
- */
-int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
-		    enum ib_srq_attr_mask mask, struct ib_udata *udata)
+static int tern_srq_set_size(struct tern_ib_dev *dev, struct tern_srq *srq,
+			     const struct ib_srq_attr *attr,
+			     enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
-	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
-	struct tern_srq *srq = to_tsrq(ibsrq);
-	struct tern_cmd_modify_srq cmd = {};
 	struct tern_ureq_modify_srq req;
 	int err;
-
-	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
-		return tern_refuse(dev, -EINVAL, "SRQ attributes %#x", mask);
-
-	if (!(mask & IB_SRQ_MAX_WR)) {
-		err = ib_no_udata_io(udata);
-		if (err || !mask)
-			return err;
-
-		mutex_lock(&srq->modify_lock);
-		err = tern_srq_exec_modify(dev, srq, &cmd, attr, mask);
-		mutex_unlock(&srq->modify_lock);
-		return err;
-	}
 
 	if (!udata || !tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
 		return tern_refuse(dev, -EOPNOTSUPP, "SRQ cannot be resized");
@@ -452,13 +366,34 @@ int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 	return err;
 }
 
-/**
- * tern_query_srq() - query size and limit of an SRQ
- * @ibsrq: the SRQ
- * @attr: output; the limit is 0 once its event was generated
- *
- * Return: 0, -EIO if the device is dead, or another negative errno.
- */
+#endif
+/* Kernel users cannot change the size. */
+int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		    enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
+	struct tern_srq *srq = to_tsrq(ibsrq);
+	struct tern_cmd_modify_srq cmd = {};
+	int err;
+
+	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
+		return tern_refuse(dev, -EINVAL, "SRQ attributes %#x", mask);
+
+	if (mask & IB_SRQ_MAX_WR)
+#ifndef TERN_WITHOUT_RESIZE
+		return tern_srq_set_size(dev, srq, attr, mask, udata);
+#else
+		return tern_refuse(dev, -EOPNOTSUPP, "SRQ cannot be resized");
+#endif
+
+	err = ib_no_udata_io(udata);
+	if (err || !mask)
+		return err;
+
+	return tern_srq_exec_modify(dev, srq, &cmd, attr, mask);
+}
+
+/* The limit is 0 once its event was generated. */
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
@@ -477,97 +412,4 @@ int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 		.srq_limit = le32_to_cpu(rsp.limit),
 	};
 	return 0;
-}
-
-/* Writes one request without making it visible to the device. */
-static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
-{
-	u32 slot = srq->pi & (srq->max_wr - 1), free = srq->free;
-	struct tern_posted *posted;
-
-	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
-		return tern_refuse(to_tdev(srq->ibsrq.device), -EINVAL, "%d SGEs",
-				   wr->num_sge);
-
-	/* The device read the slot before it advanced ci. */
-	if (free == srq->max_wr ||
-	    srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
-		return -ENOMEM;
-
-	/*
-	 * Completions are not in the order of requests, so the slot may be
-	 * posted again before this request completes, but the entry may not.
-	 */
-	posted = &srq->kbuf.posted[free];
-	tern_recv_wqe_fill(tern_kpage_at(srq->kbuf.pages,
-					 (size_t)slot << srq->log_stride), wr,
-			   free, posted);
-	srq->free = posted->next;
-	posted->next = TERN_POSTED;
-	posted->index = srq->pi++;
-	return 0;
-}
-
-/**
- * tern_srq_take_posted() - find the request that a receive completes
- * @srq: a kernel SRQ
- * @cqe: the entry, which need not be one that the device may write
- * @posted: output
- *
- * Return: whether the request was posted and has not completed before.
- */
-bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
-			  struct tern_posted *posted)
-{
-	u32 entry = le64_to_cpu(READ_ONCE(cqe->wr_id)) & (srq->max_wr - 1);
-	struct tern_posted *found = &srq->kbuf.posted[entry];
-	unsigned long flags;
-	bool ok;
-
-	spin_lock_irqsave(&srq->post_lock, flags);
-	ok = found->next == TERN_POSTED &&
-	     found->index == le32_to_cpu(READ_ONCE(cqe->wqe_index));
-	if (ok) {
-		*posted = *found;
-		found->next = srq->free;
-		srq->free = entry;
-	}
-	spin_unlock_irqrestore(&srq->post_lock, flags);
-
-	return ok;
-}
-
-/**
- * tern_post_srq_recv() - post receive requests to a kernel SRQ
- * @ibsrq: the SRQ
- * @wr: list of requests
- * @bad_wr: on failure, the first request that was not posted
- *
- * Any context.
- *
- * Return: 0; -EINVAL for too many SGEs; -ENOMEM if the queue is full, or if as
- * many requests as it has slots have not completed.
- */
-int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
-		       const struct ib_recv_wr **bad_wr)
-{
-	struct tern_srq *srq = to_tsrq(ibsrq);
-	unsigned long flags;
-	int err = 0;
-
-	spin_lock_irqsave(&srq->post_lock, flags);
-	for (; wr; wr = wr->next) {
-		err = tern_srq_post_one(srq, wr);
-		if (err) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-
-	/* Write the WQEs before the index that covers them. */
-	dma_wmb();
-	WRITE_ONCE(srq->record->pi, cpu_to_le32(srq->pi));
-	spin_unlock_irqrestore(&srq->post_lock, flags);
-
-	return err;
 }

@@ -97,13 +97,6 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 	};
 }
 
-/**
- * tern_alloc_ucontext() - allocate a user context
- * @ibucontext: the context
- * @udata: no request; the response is struct tern_uresp_alloc_ucontext
- *
- * Return: 0 or a negative errno.
- */
 int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
@@ -155,13 +148,7 @@ err_del_uar:
 }
 
 #ifndef TERN_WITHOUT_IMPORT
-/**
- * tern_query_ucontext() - query a user context that a process imports
- * @ibucontext: the context, opened by another process
- * @attrs: attributes for the same response as that of tern_alloc_ucontext()
- *
- * Return: 0 or a negative errno.
- */
+/* A process imports the context that another one has opened. */
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs)
 {
@@ -209,13 +196,7 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
-/**
- * tern_alloc_pd() - allocate a protection domain
- * @ibpd: the PD
- * @udata: user request without driver data; NULL allocates a privileged PD
- *
- * Return: 0 or a negative errno.
- */
+/* A PD of the kernel is privileged. */
 int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);

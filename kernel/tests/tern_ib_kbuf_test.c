@@ -181,6 +181,7 @@ static void tern_test_max_qps(struct kunit *test)
 	tern_test_max_qp_of(test, IB_QPT_UD);
 }
 
+#ifndef TERN_WITHOUT_KSRQ
 static void tern_test_max_srq(struct kunit *test)
 {
 	struct tern_test_mem *mem = test->priv;
@@ -196,6 +197,7 @@ static void tern_test_max_srq(struct kunit *test)
 	tern_test_ring_list(test, &srq->kbuf, (u64)srq->max_wr << srq->log_stride);
 }
 
+#endif
 /* Fills the slots of a queue with @mark, at the addresses of the device. */
 static void tern_test_mark(struct kunit *test, const struct tern_wq *wq,
 			   const struct tern_pages *pages, u8 mark)
@@ -364,7 +366,9 @@ static void tern_test_kept(struct kunit *test)
 static struct kunit_case tern_ib_mem_cases[] = {
 	KUNIT_CASE(tern_test_max_cq),
 	KUNIT_CASE(tern_test_max_qps),
+#ifndef TERN_WITHOUT_KSRQ
 	KUNIT_CASE(tern_test_max_srq),
+#endif
 	KUNIT_CASE(tern_test_layouts),
 	KUNIT_CASE(tern_test_one_page),
 	KUNIT_CASE(tern_test_no_pages),

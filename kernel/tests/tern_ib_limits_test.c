@@ -112,8 +112,12 @@ static void tern_test_optional(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, attr->max_srq_sge, bit == TERN_CAP_SRQ ? 8 : 0);
 		KUNIT_EXPECT_EQ(test, attr->device_cap_flags,
 				(bit == TERN_CAP_FRWR ? IB_DEVICE_MEM_MGT_EXTENSIONS : 0) |
+#ifndef TERN_WITHOUT_RESIZE
 				(bit == TERN_CAP_SRQ_RESIZE ? IB_DEVICE_SRQ_RESIZE : 0) |
+#endif
+#ifndef TERN_WITHOUT_XRC
 				(bit == TERN_CAP_XRC ? IB_DEVICE_XRC : 0) |
+#endif
 				(bit == TERN_CAP_FLUSH ? IB_DEVICE_FLUSH_GLOBAL : 0) |
 				(bit == TERN_CAP_ATOMIC_WRITE ? IB_DEVICE_ATOMIC_WRITE : 0) |
 				(bit == TERN_CAP_MW_TYPE_1 ? IB_DEVICE_MEM_WINDOW : 0) |
@@ -125,10 +129,12 @@ static void tern_test_optional(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, attr->max_mw, bit & TERN_CAPS_MW ? 65536 : 0);
 		KUNIT_EXPECT_EQ(test, attr->max_dm_size,
 				bit == TERN_CAP_DM ? SZ_16M : 0);
+#ifndef TERN_WITHOUT_MODERATE
 		KUNIT_EXPECT_EQ(test, attr->cq_caps.max_cq_moderation_count,
 				bit == TERN_CAP_MODERATE_CQ ? U16_MAX : 0);
 		KUNIT_EXPECT_EQ(test, attr->cq_caps.max_cq_moderation_period,
 				bit == TERN_CAP_MODERATE_CQ ? U16_MAX : 0);
+#endif
 		KUNIT_EXPECT_EQ(test, attr->timestamp_mask,
 				bit == TERN_CAP_TIMESTAMP ? U64_MAX : 0);
 		/* In kHz: the clock counts nanoseconds. */
@@ -136,6 +142,7 @@ static void tern_test_optional(struct kunit *test)
 				bit == TERN_CAP_TIMESTAMP ? 1000000 : 0);
 	}
 
+#ifndef TERN_WITHOUT_ODP
 	/* What a region on demand supports depends on the other capabilities. */
 	dev->caps.flags = cpu_to_le64(TERN_CAP_ODP | TERN_CAP_ATOMIC | TERN_CAP_XRC);
 	memset(attr, 0, sizeof(*attr));
@@ -147,8 +154,10 @@ static void tern_test_optional(struct kunit *test)
 				IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
 				IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
 				IB_ODP_SUPPORT_SRQ_RECV | IB_ODP_SUPPORT_ATOMIC);
+#ifndef TERN_WITHOUT_XRC
 		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.xrc_odp_caps,
 				attr->odp_caps.per_transport_caps.rc_odp_caps);
+#endif
 		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.ud_odp_caps, 0);
 		KUNIT_EXPECT_TRUE(test, attr->kernel_cap_flags & IBK_ON_DEMAND_PAGING);
 	}
@@ -158,15 +167,16 @@ static void tern_test_optional(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, attr->odp_caps.general_caps, 0);
 	KUNIT_EXPECT_FALSE(test, attr->kernel_cap_flags & IBK_ON_DEMAND_PAGING);
 
+#endif
 	/* Existing flags stay. Groups times QPs exceeds an int. */
-	dev->caps.flags = cpu_to_le64(TERN_CAP_XRC | TERN_CAP_MCAST);
+	dev->caps.flags = cpu_to_le64(TERN_CAP_FLUSH | TERN_CAP_MCAST);
 	dev->caps.max_mcast_grp = cpu_to_le32(U32_MAX);
 	dev->caps.max_mcast_qp_attach = cpu_to_le32(U32_MAX);
 	memset(attr, 0, sizeof(*attr));
 	attr->device_cap_flags = IB_DEVICE_SYS_IMAGE_GUID;
 	tern_fill_optional(&dev->ib, attr);
 	KUNIT_EXPECT_EQ(test, attr->device_cap_flags,
-			IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_XRC);
+			IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_FLUSH_GLOBAL);
 	KUNIT_EXPECT_EQ(test, attr->max_total_mcast_qp_attach, INT_MAX);
 }
 
@@ -210,14 +220,20 @@ static void tern_test_uctx_caps(struct kunit *test)
 			want |= TERN_UCTX_CAP_ATOMIC_WRITE;
 		if (bit == TERN_CAP_UD_NO_LOOPBACK)
 			want |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
+#ifndef TERN_WITHOUT_ECE
 		if (bit == TERN_CAP_ECE)
 			want |= TERN_UCTX_CAP_ECE;
+#endif
+#ifndef TERN_WITHOUT_RATE
 		if (bit == TERN_CAP_RATE_LIMIT)
 			want |= TERN_UCTX_CAP_RATE_LIMIT;
+#endif
+#ifndef TERN_WITHOUT_DV
 		if (bit == TERN_CAP_DM_OPS)
 			want |= TERN_UCTX_CAP_DM_OPS;
 		if (bit == TERN_CAP_UDP_SPORT)
 			want |= TERN_UCTX_CAP_UDP_SPORT;
+#endif
 		dev->caps.flags = cpu_to_le64(bit);
 		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);
@@ -227,12 +243,26 @@ static void tern_test_uctx_caps(struct kunit *test)
 			TERN_UCTX_CAP_SEND_INV | TERN_UCTX_CAP_MW |
 			TERN_UCTX_CAP_MW_2A | TERN_UCTX_CAP_TIMESTAMP |
 			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
-			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS |
-			TERN_UCTX_CAP_RSS_TUNNEL | TERN_UCTX_CAP_UD_NO_LOOPBACK |
-			TERN_UCTX_CAP_ECE | TERN_UCTX_CAP_RATE_LIMIT |
-			TERN_UCTX_CAP_DM_OPS | TERN_UCTX_CAP_UDP_SPORT);
+#ifndef TERN_WITHOUT_RAW
+			TERN_UCTX_CAP_RAW_OFFLOAD |
+#endif
+#ifndef TERN_WITHOUT_RSS
+			TERN_UCTX_CAP_RSS | TERN_UCTX_CAP_RSS_TUNNEL |
+#endif
+#ifndef TERN_WITHOUT_ECE
+			TERN_UCTX_CAP_ECE |
+#endif
+#ifndef TERN_WITHOUT_RATE
+			TERN_UCTX_CAP_RATE_LIMIT |
+#endif
+#ifndef TERN_WITHOUT_DV
+			TERN_UCTX_CAP_DM_OPS | TERN_UCTX_CAP_UDP_SPORT |
+#endif
+			TERN_UCTX_CAP_UD_NO_LOOPBACK);
+#ifndef TERN_WITHOUT_RSS
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
+#endif
 	dev->caps.flags = 0;
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), 0);
 }
@@ -340,9 +370,17 @@ static void tern_test_srq(struct kunit *test)
 	attr = good;
 	attr.attr.max_sge = 9;
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
+}
 
-	attr = good;
-	attr.srq_type = IB_SRQT_XRC;
+#ifndef TERN_WITHOUT_XRC
+static void tern_test_srq_xrc(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_srq_init_attr attr = {
+		.srq_type = IB_SRQT_XRC,
+		.attr = { .max_wr = 512, .max_sge = 8 },
+	};
+
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
 	attr.ext.cq = &dev->cq;
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
@@ -352,6 +390,8 @@ static void tern_test_srq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EOPNOTSUPP);
 }
 
+#endif
+#ifndef TERN_WITHOUT_TM
 static void tern_test_srq_tags(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
@@ -426,6 +466,7 @@ static void tern_test_tm_ring(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
 }
 
+#endif
 static void tern_test_srq_size(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
@@ -545,6 +586,7 @@ static void tern_test_dm_rsp(struct kunit *test)
 	}
 }
 
+#ifndef TERN_WITHOUT_REREG
 static void tern_test_rereg_mask(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, tern_rereg_mask(0), 0);
@@ -555,6 +597,7 @@ static void tern_test_rereg_mask(struct kunit *test)
 			TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS);
 }
 
+#endif
 static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_limits),
 	KUNIT_CASE(tern_test_optional),
@@ -564,14 +607,21 @@ static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_cq_flags),
 	KUNIT_CASE(tern_test_cq_size),
 	KUNIT_CASE(tern_test_srq),
+#ifndef TERN_WITHOUT_XRC
+	KUNIT_CASE(tern_test_srq_xrc),
+#endif
+#ifndef TERN_WITHOUT_TM
 	KUNIT_CASE(tern_test_srq_tags),
 	KUNIT_CASE(tern_test_tm_caps),
 	KUNIT_CASE(tern_test_tm_ring),
+#endif
 	KUNIT_CASE(tern_test_srq_size),
 	KUNIT_CASE(tern_test_alloc_dm),
 	KUNIT_CASE(tern_test_dm_rsp),
 	KUNIT_CASE(tern_test_uar),
+#ifndef TERN_WITHOUT_REREG
 	KUNIT_CASE(tern_test_rereg_mask),
+#endif
 	{}
 };
 

@@ -18,23 +18,19 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 #define TERN_TEST_LIE		0xbad0bad0bad0bad0
 
 /**
- * struct tern_test_poll - a CQ, and a QP and an SRQ that complete into it
+ * struct tern_test_poll - a CQ, and queues that complete into it
  * @dev: device
  * @core: its PCI function, whose doorbells are not rung
  * @caps: its limits
  * @cq: the CQ
  * @other: a CQ that the QP does not use
  * @qp: QP with number TERN_TEST_QPN
- * @srq: SRQ, which @qp does not use at first
  * @record: doorbell record of the CQ
  * @qp_record: that of the QP
- * @srq_record: that of the SRQ
  * @pages: pages of the CQ's ring
  * @queues: page with the rings of the QP: the send queue, and the receive queue in
  *	the second half
- * @srq_page: page with the ring of the SRQ
  * @posted: requests of the QP
- * @srq_posted: requests of the SRQ
  * @wc: polled completions
  */
 struct tern_test_poll {
@@ -44,16 +40,22 @@ struct tern_test_poll {
 	struct tern_cq cq;
 	struct tern_cq other;
 	struct tern_qp qp;
-	struct tern_srq srq;
 	struct tern_cq_record record;
 	struct tern_qp_record qp_record;
-	struct tern_srq_record srq_record;
 	struct tern_kpage pages[4];
 	struct tern_kpage queues;
-	struct tern_kpage srq_page;
 	struct tern_posted posted[512 + BIT(TERN_TEST_RQ_LOG)];
-	struct tern_posted srq_posted[TERN_TEST_SRQ_WR];
 	struct ib_wc wc[64];
+#ifndef TERN_WITHOUT_KSRQ
+	/** @srq: SRQ, which @qp does not use at first */
+	struct tern_srq srq;
+	/** @srq_record: its doorbell record */
+	struct tern_srq_record srq_record;
+	/** @srq_page: page with its ring */
+	struct tern_kpage srq_page;
+	/** @srq_posted: its requests */
+	struct tern_posted srq_posted[TERN_TEST_SRQ_WR];
+#endif
 };
 
 static void tern_test_page(struct kunit *test, struct tern_kpage *page)
@@ -98,6 +100,7 @@ static void tern_test_queues(struct kunit *test, struct tern_test_poll *poll)
 	poll->qp.cap.max_recv_sge = 2;
 }
 
+#ifndef TERN_WITHOUT_KSRQ
 static void tern_test_srq(struct kunit *test, struct tern_test_poll *poll)
 {
 	struct tern_srq *srq = &poll->srq;
@@ -116,6 +119,7 @@ static void tern_test_srq(struct kunit *test, struct tern_test_poll *poll)
 		srq->kbuf.posted[i].next = i + 1;
 }
 
+#endif
 static struct tern_test_poll *tern_test_poll_init(struct kunit *test)
 {
 	struct tern_test_poll *poll = kunit_kzalloc(test, sizeof(*poll), GFP_KERNEL);
@@ -131,7 +135,9 @@ static struct tern_test_poll *tern_test_poll_init(struct kunit *test)
 	tern_test_cq(poll, &poll->cq);
 	tern_test_cq(poll, &poll->other);
 	tern_test_queues(test, poll);
+#ifndef TERN_WITHOUT_KSRQ
 	tern_test_srq(test, poll);
+#endif
 	ibqp = &poll->qp.ibqp;
 	ibqp->device = &poll->dev.ibdev;
 	ibqp->qp_num = TERN_TEST_QPN;
@@ -396,6 +402,7 @@ static void tern_test_poll_twin(struct kunit *test)
 	tern_test_poll_exit(poll);
 }
 
+#ifndef TERN_WITHOUT_KSRQ
 /* Returns the post's error, and what the device gets as the request's wr_id in @got. */
 static int tern_test_post_srq(struct tern_test_poll *poll, u64 wr_id, __le64 *got)
 {
@@ -514,6 +521,7 @@ static void tern_test_poll_srq_forget(struct kunit *test)
 	tern_test_poll_exit(poll);
 }
 
+#endif
 /* The owner reads as many bytes as were received, and tells sends by the opcode. */
 static void tern_test_poll_lies(struct kunit *test)
 {
@@ -586,9 +594,11 @@ static struct kunit_case tern_ib_poll_cases[] = {
 	KUNIT_CASE(tern_test_poll_index),
 	KUNIT_CASE(tern_test_poll_other_cq),
 	KUNIT_CASE(tern_test_poll_twin),
+#ifndef TERN_WITHOUT_KSRQ
 	KUNIT_CASE(tern_test_poll_srq),
 	KUNIT_CASE(tern_test_poll_srq_lies),
 	KUNIT_CASE(tern_test_poll_srq_forget),
+#endif
 	KUNIT_CASE(tern_test_poll_lies),
 	KUNIT_CASE(tern_test_poll_flush),
 	{}

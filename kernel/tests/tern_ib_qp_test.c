@@ -64,7 +64,10 @@ static struct ib_qp_init_attr tern_test_attr(struct tern_test_dev *dev,
 static void tern_test_create_types(struct kunit *test)
 {
 	static const enum ib_qp_type known[] = {
-		IB_QPT_GSI, IB_QPT_RC, IB_QPT_UC, IB_QPT_UD, IB_QPT_XRC_INI,
+		IB_QPT_GSI, IB_QPT_RC, IB_QPT_UC, IB_QPT_UD,
+#ifndef TERN_WITHOUT_XRC
+		IB_QPT_XRC_INI,
+#endif
 	};
 	struct tern_test_dev *dev = test->priv;
 	struct ib_qp_init_attr attr;
@@ -76,11 +79,13 @@ static void tern_test_create_types(struct kunit *test)
 				    "type %d", known[i]);
 	}
 
+#ifndef TERN_WITHOUT_XRC
 	attr = tern_test_attr(dev, IB_QPT_XRC_TGT);
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EINVAL);
 	attr.xrcd = &dev->xrcd;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
 
+#endif
 	/* No type without its capability bit, and none unknown to RoCE. */
 	dev->caps.flags = 0;
 	for (i = 0; i <= IB_QPT_MAX; i++) {
@@ -90,6 +95,7 @@ static void tern_test_create_types(struct kunit *test)
 				    -EOPNOTSUPP, "type %u", i);
 	}
 	dev->caps.flags = cpu_to_le64(U64_MAX);
+#ifndef TERN_WITHOUT_RAW
 	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
 	attr.create_flags = IB_QP_CREATE_SCATTER_FCS;
@@ -99,6 +105,7 @@ static void tern_test_create_types(struct kunit *test)
 	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
 	attr.srq = &dev->srq;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+#endif
 	attr = tern_test_attr(dev, IB_QPT_UD);
 	attr.create_flags = IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
@@ -143,10 +150,12 @@ static void tern_test_create_limits(struct kunit *test)
 	attr.cap.max_recv_wr = U32_MAX;
 	attr.cap.max_recv_sge = U32_MAX;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+#ifndef TERN_WITHOUT_XRC
 
 	attr = tern_test_attr(dev, IB_QPT_XRC_INI);
 	attr.recv_cq = NULL;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+#endif
 }
 
 static void tern_test_geometry(struct kunit *test)
@@ -216,13 +225,16 @@ static void tern_test_geometry_srq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_rq_bytes(&attr, &req), 0);
 	KUNIT_EXPECT_TRUE(test, tern_rq_geometry_ok(&attr, 10, &req));
 
+#ifndef TERN_WITHOUT_XRC
 	attr = tern_test_attr(dev, IB_QPT_XRC_INI);
 	KUNIT_EXPECT_FALSE(test, tern_qp_has_rq(&attr));
+#endif
 	attr = tern_test_attr(dev, IB_QPT_UD);
 	KUNIT_EXPECT_TRUE(test, tern_qp_has_rq(&attr));
 	KUNIT_EXPECT_FALSE(test, tern_rq_geometry_ok(&attr, 10, &req));
 }
 
+#ifndef TERN_WITHOUT_TM
 /* Without a send queue, a QP of an SRQ with tags fetches data. */
 static void tern_test_qp_fetches(struct kunit *test)
 {
@@ -243,6 +255,7 @@ static void tern_test_qp_fetches(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
 }
 
+#endif
 static void tern_test_qp_access(struct kunit *test)
 {
 	static const int five = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
@@ -299,10 +312,12 @@ static void tern_test_attr_ranges(struct kunit *test)
 	TERN_EXPECT(false, IB_QP_RETRY_CNT, retry_cnt, 8);
 	TERN_EXPECT(true, IB_QP_RNR_RETRY, rnr_retry, 7);
 	TERN_EXPECT(false, IB_QP_RNR_RETRY, rnr_retry, 8);
+#ifndef TERN_WITHOUT_RATE
 	dev->caps.max_rate = cpu_to_le32(1000);
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 0);
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 1000);
 	TERN_EXPECT(false, IB_QP_RATE_LIMIT, rate_limit, 1001);
+#endif
 #ifndef TERN_WITHOUT_APM
 	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_MIGRATED);
 	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_REARM);
@@ -339,7 +354,10 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 #ifndef TERN_WITHOUT_APM
 			 IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE |
 #endif
-			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT;
+#ifndef TERN_WITHOUT_RATE
+			 IB_QP_RATE_LIMIT |
+#endif
+			 IB_QP_RNR_RETRY | IB_QP_PORT;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
 	u32 bits;
@@ -364,7 +382,9 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, back.retry_cnt, 6);
 	KUNIT_EXPECT_EQ(test, back.rnr_retry, 7);
 	KUNIT_EXPECT_EQ(test, back.port_num, 2);
+#ifndef TERN_WITHOUT_RATE
 	KUNIT_EXPECT_EQ(test, back.rate_limit, 12345678);
+#endif
 
 	/* Attributes outside the mask are left unchanged. */
 	memset(&to, 0, sizeof(to));
@@ -411,7 +431,9 @@ static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_create_limits),
 	KUNIT_CASE(tern_test_geometry),
 	KUNIT_CASE(tern_test_geometry_srq),
+#ifndef TERN_WITHOUT_TM
 	KUNIT_CASE(tern_test_qp_fetches),
+#endif
 	KUNIT_CASE(tern_test_qp_access),
 	KUNIT_CASE(tern_test_attr_ranges),
 	KUNIT_CASE(tern_test_attr_there_and_back),

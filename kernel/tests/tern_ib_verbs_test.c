@@ -6,8 +6,10 @@
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 
+#ifndef TERN_WITHOUT_MAD
 #include <rdma/ib_pma.h>
 
+#endif
 #include "tern_ib.h"
 #include "tern_ib_ring.h"
 
@@ -288,6 +290,7 @@ static void tern_test_stale_srq_event(struct kunit *test)
 	xa_destroy(&dev->ib.srqs);
 }
 
+#ifndef TERN_WITHOUT_OPT_COUNTERS
 static u64 tern_test_stat(struct rdma_hw_stats *stats, const char *name)
 {
 	unsigned int i;
@@ -336,6 +339,8 @@ static void tern_test_optional_counters(struct kunit *test)
 	rdma_free_hw_stats_struct(stats);
 }
 
+#endif
+#ifndef TERN_WITHOUT_MAD
 /* Answers a MAD. Returns the result of the operation. */
 static int tern_test_mad(struct kunit *test, u8 class, u8 method, __be16 attr,
 			 u8 port, struct ib_mad *out)
@@ -404,6 +409,7 @@ static void tern_test_performance_mad(struct kunit *test)
 			IB_MAD_RESULT_SUCCESS);
 }
 
+#endif
 static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_query_state),
 	KUNIT_CASE(tern_test_record_kept),
@@ -411,8 +417,10 @@ static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_stale_cq_error),
 	KUNIT_CASE(tern_test_stale_qp_event),
 	KUNIT_CASE(tern_test_stale_srq_event),
+#ifndef TERN_WITHOUT_OPT_COUNTERS
 	KUNIT_CASE(tern_test_optional_counters),
 	KUNIT_CASE(tern_test_performance_mad),
+#endif
 	{}
 };
 

@@ -103,6 +103,7 @@ struct tern_uresp_create_cq {
 	__u8 reserved_20[4];
 };
 
+#ifndef TERN_WITHOUT_RESIZE
 struct tern_ureq_resize_cq {
 	__aligned_u64 buf_addr;
 	__aligned_u64 buf_len;
@@ -115,6 +116,7 @@ struct tern_uresp_resize_cq {
 	__u8 reserved_20[4];
 };
 
+#endif
 /* The send queue begins at offset 0, the receive queue follows it. */
 struct tern_ureq_create_qp {
 	__aligned_u64 buf_addr;		/* read by the device */
@@ -228,6 +230,7 @@ struct tern_uresp_create_srq {
 	__u8 reserved_20[4];
 };
 
+#ifndef TERN_WITHOUT_RESIZE
 struct tern_ureq_modify_srq {
 	__aligned_u64 buf_addr;
 	__aligned_u64 buf_len;
@@ -235,6 +238,7 @@ struct tern_ureq_modify_srq {
 	__u8 reserved_88[7];
 };
 
+#endif
 /* Fields of the address vector that the driver fills; the provider puts it into UD WQEs. */
 struct tern_uresp_create_ah {
 	__u8 dmac[6];
