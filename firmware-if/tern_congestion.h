@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
- * tern hardware contract, part 5: the admin commands of congestion control (DCQCN).
+ * tern hardware contract: the admin commands of congestion control (DCQCN).
  * Kernel only.
  */
 #ifndef TERN_CONGESTION_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
- * tern hardware contract, part 6: the file of the device's event log, for tools on the
+ * tern hardware contract: the file of the device's event log, for tools on the
  * host. Neither a driver nor a provider needs it. A header, then records in the order
  * of the events; Documentation/spec/event-log.rst says what each member means for each
  * type.

@@ -20,9 +20,12 @@
 #endif
 
 #include "tern_regs.h"
+#include "tern_cq.h"
 #include "tern_io.h"
 #include "tern_admin.h"
+#include "tern_verbs.h"
 #include "tern_eth.h"
+#include "tern_flow.h"
 #include "tern_congestion.h"
 #include "tern_event_log.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
  * tern hardware contract: offsets of all members of all structures. The sizes are
- * asserted next to the structures. Include this file in one file of each language,
- * after the other headers: one of tern.ko, one of the engine. The including file
- * provides offsetof(). tests/check/layout compiles it as C11, C++20 and kernel C;
+ * asserted next to the structures. Include this file after the other headers; the
+ * including file provides offsetof(). The engine does, and tests/check/layout
+ * compiles it as C11, C++20 and kernel C, of 32 bits, too.
  * tests/check/spec-offsets fails when a member is missing here.
  */
 #ifndef TERN_LAYOUT_H

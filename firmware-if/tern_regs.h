@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
- * tern hardware contract, part 1: PCI identity, BARs, registers, doorbells.
+ * tern hardware contract: PCI identity, BARs, registers, doorbells.
  *
  * Every multi-byte register and memory structure is little-endian. All masks
  * fit into 32 bits. The including file must provide GENMASK(), BIT() and

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "tern.h"
+#include "tern_verbs.h"
 
 /* The options that the QP may have. */
 static uint32_t tern_ece_supported(const struct tern_qp *qp)

@@ -27,7 +27,6 @@
 #include "tern-abi.h"
 #include "tern_regs.h"
 #include "tern_io.h"
-#include "tern_admin.h"
 #include "tern_eth.h"
 
 /* 24-bit QP numbers: a directory of pages of pointers, made on demand. */

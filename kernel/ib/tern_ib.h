@@ -23,8 +23,9 @@
 
 #include "tern_regs.h"
 #include "tern_io.h"
-#include "tern_admin.h"
+#include "tern_verbs.h"
 #include "tern_eth.h"
+#include "tern_flow.h"
 #include "tern_core.h"
 #include "tern_ib_kqueue.h"
 

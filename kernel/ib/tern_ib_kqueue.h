@@ -11,7 +11,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "tern_io.h"
-#include "tern_admin.h"
+#include "tern_verbs.h"
 #include "tern_ib_kbuf.h"
 
 struct tern_cq;

@@ -12,7 +12,6 @@
 #include <linux/sizes.h>
 
 #include "tern_dev.h"
-#include "tern_layout.h"
 #include "tern_util.h"
 
 /* Interval at which a waiting command checks for a lost interrupt. */

@@ -102,7 +102,7 @@ class Reader(Logs):
 
     def test_names_are_those_of_the_contract(self):
         text = ""
-        for name in ("tern_io.h", "tern_regs.h", "tern_admin.h"):
+        for name in ("tern_cq.h", "tern_io.h", "tern_regs.h", "tern_admin.h", "tern_verbs.h"):
             with open(os.path.join(TOP, "firmware-if", name), encoding="utf-8") as f:
                 text += f.read()
         for prefix, names in (("TERN_WR_", log_names.WORK), ("TERN_QPS_", log_names.STATES),
