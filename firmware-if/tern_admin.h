@@ -85,70 +85,17 @@ static_assert(sizeof(struct tern_aq_record) == 128, "tern_aq_record");
 #define TERN_ST_DENIED			12	/* needs a privileged PD */
 #define TERN_ST_INTERNAL		13
 
-/* Command codes. */
+/* Command codes. Other headers have those of their objects. */
 #define TERN_CMD_NOP			0x00
 #define TERN_CMD_QUERY_CAPS		0x01
-#define TERN_CMD_QUERY_OBJECTS		0x02
 #define TERN_CMD_QUERY_COUNTERS		0x03
 #define TERN_CMD_QUERY_PORT		0x08
 #define TERN_CMD_MODIFY_PORT		0x09
-#define TERN_CMD_SET_GID		0x0a
-#define TERN_CMD_ALLOC_UAR		0x10
-#define TERN_CMD_FREE_UAR		0x11
-#define TERN_CMD_ALLOC_PD		0x12
-#define TERN_CMD_FREE_PD		0x13
-#define TERN_CMD_ALLOC_XRCD		0x14
-#define TERN_CMD_FREE_XRCD		0x15
 #define TERN_CMD_CREATE_EQ		0x18
 #define TERN_CMD_DESTROY_EQ		0x19
-#define TERN_CMD_QUERY_CQ		0x1b
 #define TERN_CMD_CREATE_CQ		0x1c
 #define TERN_CMD_DESTROY_CQ		0x1d
-#define TERN_CMD_RESIZE_CQ		0x1e
 #define TERN_CMD_MODIFY_CQ		0x1f
-#define TERN_CMD_CREATE_MR		0x20
-#define TERN_CMD_DESTROY_MR		0x21
-#define TERN_CMD_UPDATE_PAGES		0x22
-#define TERN_CMD_REREG_MR		0x23
-#define TERN_CMD_QUERY_MR		0x24
-#define TERN_CMD_ALLOC_MW		0x28
-#define TERN_CMD_FREE_MW		0x29
-#define TERN_CMD_ALLOC_DM		0x2c
-#define TERN_CMD_FREE_DM		0x2d
-#define TERN_CMD_MAP_DM_OP		0x2e
-#define TERN_CMD_CREATE_QP		0x30
-#define TERN_CMD_DESTROY_QP		0x31
-#define TERN_CMD_MODIFY_QP		0x32
-#define TERN_CMD_QUERY_QP		0x33
-#define TERN_CMD_RESUME_QP		0x34
-#define TERN_CMD_CREATE_SRQ		0x38
-#define TERN_CMD_DESTROY_SRQ		0x39
-#define TERN_CMD_MODIFY_SRQ		0x3a
-#define TERN_CMD_QUERY_SRQ		0x3b
-#define TERN_CMD_ATTACH_MCAST		0x3c
-#define TERN_CMD_DETACH_MCAST		0x3d
-#define TERN_CMD_CREATE_ETH_QUEUE	0x40
-#define TERN_CMD_DESTROY_ETH_QUEUE	0x41
-#define TERN_CMD_SET_RX_FILTER		0x42
-#define TERN_CMD_SET_RX_DEFAULT		0x43
-#define TERN_CMD_CREATE_RSS		0x44
-#define TERN_CMD_MODIFY_RSS		0x45
-#define TERN_CMD_DESTROY_RSS		0x46
-#define TERN_CMD_CREATE_FLOW		0x48
-#define TERN_CMD_DESTROY_FLOW		0x49
-#define TERN_CMD_CREATE_FLOW_COUNTER	0x4a
-#define TERN_CMD_QUERY_FLOW_COUNTER	0x4b
-#define TERN_CMD_DESTROY_FLOW_COUNTER	0x4c
-#define TERN_CMD_CREATE_COUNTER_SET	0x50
-#define TERN_CMD_DESTROY_COUNTER_SET	0x51
-#define TERN_CMD_QUERY_COUNTER_SET	0x52
-#define TERN_CMD_BIND_COUNTER_SET	0x53
-#define TERN_CMD_CREATE_COMP_CNTR	0x54
-#define TERN_CMD_DESTROY_COMP_CNTR	0x55
-#define TERN_CMD_MODIFY_COMP_CNTR	0x56
-#define TERN_CMD_ATTACH_COMP_CNTR	0x57
-#define TERN_CMD_QUERY_CC		0x58
-#define TERN_CMD_SET_CC			0x59
 
 /* Input of commands on one object. Replies without content have no structure. */
 struct tern_cmd_object {

@@ -8,6 +8,10 @@
 
 #include <linux/types.h>
 
+/* Command codes. */
+#define TERN_CMD_QUERY_CC		0x58
+#define TERN_CMD_SET_CC			0x59
+
 /*
  * ---- QUERY_CC: tern_cmd_query_port; out: tern_cc_params. SET_CC ---- Parameters of
  * congestion control, for all QPs of the port. tern_cc.h has names, ranges and

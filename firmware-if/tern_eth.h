@@ -10,6 +10,15 @@
 
 #include "tern_admin.h"
 
+/* Command codes. */
+#define TERN_CMD_CREATE_ETH_QUEUE	0x40
+#define TERN_CMD_DESTROY_ETH_QUEUE	0x41
+#define TERN_CMD_SET_RX_FILTER		0x42
+#define TERN_CMD_SET_RX_DEFAULT		0x43
+#define TERN_CMD_CREATE_RSS		0x44
+#define TERN_CMD_MODIFY_RSS		0x45
+#define TERN_CMD_DESTROY_RSS		0x46
+
 /*
  * Ethernet transmit descriptor. A frame is a run of descriptors, the last of them
  * with TERN_ETH_F_EOP; the frame's CQE carries the index of that descriptor. The

@@ -8,6 +8,13 @@
 
 #include <linux/types.h>
 
+/* Command codes. */
+#define TERN_CMD_CREATE_FLOW		0x48
+#define TERN_CMD_DESTROY_FLOW		0x49
+#define TERN_CMD_CREATE_FLOW_COUNTER	0x4a
+#define TERN_CMD_QUERY_FLOW_COUNTER	0x4b
+#define TERN_CMD_DESTROY_FLOW_COUNTER	0x4c
+
 /*
  * Header fields that flows match, in network byte order. IPv4 addresses are in the
  * first 4 bytes.

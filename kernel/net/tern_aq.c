@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Admin queue rings: many commands in flight, answered in any order. */
 
-#include <kunit/static_stub.h>
-#include <kunit/visibility.h>
 #include <linux/errno.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
@@ -21,7 +19,7 @@
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
 
 /* Translates the TERN_ST_* of an admin command to a negative errno. */
-VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
+int tern_status_to_errno(u16 status)
 {
 	switch (status) {
 	case TERN_ST_OK:
@@ -49,7 +47,6 @@ VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
 		return -EIO;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_status_to_errno);
 
 void tern_aq_init(struct tern_dev *tdev)
 {
@@ -59,12 +56,10 @@ void tern_aq_init(struct tern_dev *tdev)
 	aq->timeout = TERN_CMD_TIMEOUT;
 	spin_lock_init(&aq->lock);
 	init_waitqueue_head(&aq->wait);
-	for (i = 0; i < ARRAY_SIZE(aq->waiters); i++)
-		INIT_LIST_HEAD(&aq->waiters[i]);
+	INIT_LIST_HEAD(&aq->waiters);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		init_completion(&aq->slots[i].done);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_aq_init);
 
 /* Allocates empty rings. The device must have been reset. */
 int tern_aq_alloc(struct tern_dev *tdev)
@@ -86,7 +81,6 @@ int tern_aq_alloc(struct tern_dev *tdev)
 		aq->slots[i].state = TERN_CMD_IDLE;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_aq_alloc);
 
 /* The device must be dead and do no DMA, and its interrupt must be freed. */
 void tern_aq_free(struct tern_dev *tdev)
@@ -101,16 +95,6 @@ void tern_aq_free(struct tern_dev *tdev)
 	dma_free_coherent(tern_dma_dev(tdev), sizeof(*aq->mem), aq->mem, aq->dma);
 	aq->mem = NULL;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
-
-/*
- * Whether the command takes as long as the device needs to zero memory. Only
- * TERN_AQ_MAX_SLOW such commands may be in flight, so that slots remain for others.
- */
-static bool tern_cmd_is_slow(u16 opcode)
-{
-	return opcode == TERN_CMD_ALLOC_DM;
-}
 
 /* Returns the number of slots that slow commands use, also abandoned ones. */
 static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
@@ -124,42 +108,41 @@ static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
 	return num;
 }
 
-/* Gives a free slot to the caller. Returns -1 if it must wait for one. */
-static int tern_aq_take_slot(struct tern_aq *aq, bool slow)
+/* Gives a free slot to the caller. Returns false if it must wait for one. */
+static bool tern_aq_take_slot(struct tern_aq *aq, struct tern_aq_waiter *waiter)
 {
 	unsigned int index;
 
 	lockdep_assert_held(&aq->lock);
 
-	if (slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW)
-		return -1;
+	if (waiter->slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW)
+		return false;
 	index = find_first_bit(aq->free, TERN_AQ_SIZE);
 	if (index >= TERN_AQ_SIZE)
-		return -1;
+		return false;
 	__clear_bit(index, aq->free);
-	aq->slots[index].slow = slow;
+	aq->slots[index].slow = waiter->slow;
 	aq->users++;
-	return index;
+	waiter->index = index;
+	return true;
 }
 
-static void tern_aq_wake(struct tern_aq_waiter *waiter, int index)
+static void tern_aq_wake(struct tern_aq_waiter *waiter)
 {
 	list_del(&waiter->entry);
-	waiter->index = index;
 	complete(&waiter->done);
 }
 
 /* Gives free slots to the callers that have waited longest. */
-static void tern_aq_grant(struct tern_aq *aq, bool slow)
+static void tern_aq_grant(struct tern_aq *aq)
 {
 	struct tern_aq_waiter *waiter, *next;
-	int index;
 
-	list_for_each_entry_safe(waiter, next, &aq->waiters[slow], entry) {
-		index = tern_aq_take_slot(aq, slow);
-		if (index < 0)
+	list_for_each_entry_safe(waiter, next, &aq->waiters, entry) {
+		if (bitmap_empty(aq->free, TERN_AQ_SIZE))
 			return;
-		tern_aq_wake(waiter, index);
+		if (tern_aq_take_slot(aq, waiter))
+			tern_aq_wake(waiter);
 	}
 }
 
@@ -170,9 +153,7 @@ static void tern_aq_put(struct tern_aq *aq, unsigned int index)
 
 	aq->slots[index].state = TERN_CMD_IDLE;
 	__set_bit(index, aq->free);
-	/* Slow commands use only a part of the slots, so they do not starve others. */
-	tern_aq_grant(aq, true);
-	tern_aq_grant(aq, false);
+	tern_aq_grant(aq);
 }
 
 static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
@@ -289,7 +270,6 @@ bool tern_aq_reap(struct tern_dev *tdev)
 	spin_unlock_irqrestore(&aq->lock, flags);
 	return any;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
 
 /* Wakes all waiters with -EIO. TERN_DEV_DEAD must be set. Any context. */
 void tern_aq_fail_all(struct tern_dev *tdev)
@@ -299,8 +279,6 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 	unsigned long flags;
 	unsigned int i;
 
-	KUNIT_STATIC_STUB_REDIRECT(tern_aq_fail_all, tdev);
-
 	spin_lock_irqsave(&aq->lock, flags);
 	for (i = 0; i < TERN_AQ_SIZE; i++) {
 		if (aq->slots[i].state != TERN_CMD_SUBMITTED)
@@ -309,12 +287,12 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 		aq->slots[i].state = TERN_CMD_DONE;
 		complete(&aq->slots[i].done);
 	}
-	for (i = 0; i < ARRAY_SIZE(aq->waiters); i++)
-		list_for_each_entry_safe(waiter, next, &aq->waiters[i], entry)
-			tern_aq_wake(waiter, -EIO);
+	list_for_each_entry_safe(waiter, next, &aq->waiters, entry) {
+		waiter->index = -EIO;
+		tern_aq_wake(waiter);
+	}
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_aq_fail_all);
 
 /* Makes a live device detect a queue overrun, which is fatal to it. */
 int tern_aq_overrun(struct tern_dev *tdev)
@@ -336,7 +314,7 @@ int tern_aq_overrun(struct tern_dev *tdev)
  * Returns true when the claim is settled: the waiter has a slot, or -EIO if the
  * device is dead. Otherwise the waiter queues after earlier ones.
  */
-static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, struct tern_aq_waiter *waiter)
+static bool tern_aq_try_claim(struct tern_dev *tdev, struct tern_aq_waiter *waiter)
 {
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
@@ -350,12 +328,10 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, struct tern_aq_w
 	 */
 	if (tern_dev_dead(tdev)) {
 		waiter->index = -EIO;
-	} else {
-		waiter->index = list_empty(&aq->waiters[slow]) ?
-				tern_aq_take_slot(aq, slow) : -1;
-		settled = waiter->index >= 0;
-		if (!settled)
-			list_add_tail(&waiter->entry, &aq->waiters[slow]);
+	} else if (!tern_aq_take_slot(aq, waiter)) {
+		/* Nobody who waits could take a slot, so nobody is overtaken. */
+		list_add_tail(&waiter->entry, &aq->waiters);
+		settled = false;
 	}
 	spin_unlock_irqrestore(&aq->lock, flags);
 	return settled;
@@ -380,31 +356,40 @@ static int tern_aq_give_up(struct tern_aq *aq, struct tern_aq_waiter *waiter, in
 
 /*
  * Claims a free slot, after earlier callers. Returns -EIO if the device is dead,
- * -ETIMEDOUT if no slot became free and the device answered no command for
- * @timeout jiffies. A slow command waits @timeout jiffies for other slow commands,
- * and the wait also ends with -EINTR when the caller is killed.
+ * -ETIMEDOUT if no slot became free and the device answered no command for the
+ * timeout.
  */
-int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout)
+int tern_aq_claim(struct tern_dev *tdev)
 {
-	bool slow = tern_cmd_is_slow(opcode);
+	unsigned long left, timeout = READ_ONCE(tdev->aq.timeout);
+	struct tern_aq_waiter waiter = {};
 	struct tern_aq *aq = &tdev->aq;
-	struct tern_aq_waiter waiter;
 	u32 answered;
+
+	if (tern_aq_try_claim(tdev, &waiter))
+		return waiter.index;
+	do {
+		answered = READ_ONCE(aq->answered);
+		left = wait_for_completion_timeout(&waiter.done, timeout);
+	} while (!left && answered != READ_ONCE(aq->answered));
+	return left ? waiter.index : tern_aq_give_up(aq, &waiter, -ETIMEDOUT);
+}
+
+/*
+ * The same for a slow command, which waits @timeout jiffies for other slow commands.
+ * The wait also ends with -EINTR when the caller is killed.
+ */
+int tern_aq_claim_slow(struct tern_dev *tdev, unsigned long timeout)
+{
+	struct tern_aq_waiter waiter = { .slow = true };
 	long left;
 
-	if (tern_aq_try_claim(tdev, slow, &waiter))
+	if (tern_aq_try_claim(tdev, &waiter))
 		return waiter.index;
-	if (slow) {
-		left = wait_for_completion_killable_timeout(&waiter.done, timeout);
-	} else {
-		do {
-			answered = READ_ONCE(aq->answered);
-			left = wait_for_completion_timeout(&waiter.done, timeout);
-		} while (!left && answered != READ_ONCE(aq->answered));
-	}
+	left = wait_for_completion_killable_timeout(&waiter.done, timeout);
 	if (left > 0)
 		return waiter.index;
-	return tern_aq_give_up(aq, &waiter, left ? -EINTR : -ETIMEDOUT);
+	return tern_aq_give_up(&tdev->aq, &waiter, left ? -EINTR : -ETIMEDOUT);
 }
 
 /* Returns a slot whose command was answered. */

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Bring-up and teardown of the PCI function: reset, admin queue, interrupts,
- * auxiliary device.
- */
+/* Bring-up and teardown of the PCI function: reset, admin queue, interrupts. */
 
-#include <linux/idr.h>
 #include <linux/io.h>
 #include <linux/iopoll.h>
 #include <linux/irq.h>
-#include <linux/slab.h>
 
 #include "tern_dev.h"
 #include "tern_net.h"
@@ -17,8 +12,6 @@
 #define TERN_RESET_TIMEOUT_US	(10 * USEC_PER_SEC)
 #define TERN_RESET_POLL_US	1000
 #define TERN_HEALTH_INTERVAL	HZ
-
-static DEFINE_IDA(tern_adev_ida);
 
 static u32 tern_read(struct tern_dev *tdev, u32 reg)
 {
@@ -149,6 +142,7 @@ int tern_alloc_vectors(struct tern_dev *tdev)
 	if (n < 0)
 		return n;
 	tdev->num_vectors = n;
+	tdev->max_channels = clamp(n - 1, 1, TERN_MAX_CHANNELS);
 	/* The first vector is for commands and may run anywhere. */
 	for (i = 1; i < n; i++)
 		irq_set_affinity(pci_irq_vector(pdev, i),
@@ -227,60 +221,6 @@ void tern_hw_down(struct tern_dev *tdev)
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 	tern_async_eq_free(tdev);
 	tern_aq_free(tdev);
-}
-
-static void tern_adev_release(struct device *dev)
-{
-	struct tern_adev *adev = container_of(dev, struct tern_adev, adev.dev);
-
-	ida_free(&tern_adev_ida, adev->adev.id);
-	kfree(adev);
-}
-
-/* Failure is not fatal: the network device works without an RDMA device. */
-void tern_adev_add(struct tern_dev *tdev)
-{
-	struct tern_adev *adev;
-	int id;
-
-	if (tdev->adev)
-		return;
-	adev = kzalloc_obj(*adev);
-	if (!adev)
-		return;
-	id = ida_alloc(&tern_adev_ida, GFP_KERNEL);
-	if (id < 0)
-		goto free_adev;
-
-	adev->core = &tdev->core;
-	adev->adev.name = TERN_AUX_RDMA_NAME;
-	adev->adev.id = id;
-	adev->adev.dev.parent = tern_dma_dev(tdev);
-	adev->adev.dev.release = tern_adev_release;
-	if (auxiliary_device_init(&adev->adev))
-		goto free_id;
-	if (auxiliary_device_add(&adev->adev)) {
-		auxiliary_device_uninit(&adev->adev);
-		return;
-	}
-	tdev->adev = adev;
-	return;
-
-free_id:
-	ida_free(&tern_adev_ida, id);
-free_adev:
-	kfree(adev);
-}
-
-void tern_adev_del(struct tern_dev *tdev)
-{
-	struct tern_adev *adev = tdev->adev;
-
-	if (!adev)
-		return;
-	tdev->adev = NULL;
-	auxiliary_device_delete(&adev->adev);
-	auxiliary_device_uninit(&adev->adev);
 }
 
 /* Takes the device down. The netdev stays registered. Devlink lock held. */

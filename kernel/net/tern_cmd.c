@@ -5,7 +5,6 @@
  */
 
 #include <kunit/static_stub.h>
-#include <kunit/visibility.h>
 #include <linux/errno.h>
 #include <linux/jiffies.h>
 #include <linux/math64.h>
@@ -13,6 +12,7 @@
 
 #include "tern_dev.h"
 #include "tern_util.h"
+#include "tern_verbs.h"
 
 /* Interval at which a waiting command checks for a lost interrupt. */
 #define TERN_CMD_POLL		(HZ / 10)
@@ -20,35 +20,44 @@
 /* Device memory, in bytes, that a slow device zeroes per second. */
 #define TERN_DM_ZERO_RATE	SZ_128M
 
-static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
 /* The space for a record: every record fits, and is aligned to its size. */
 #define TERN_BUF_RECORD		sizeof(struct tern_cq_record)
 static_assert(sizeof(struct tern_eq_record) <= TERN_BUF_RECORD);
 static_assert(sizeof(struct tern_eth_record) <= TERN_BUF_RECORD);
 
 /*
+ * Whether the command takes as long as the device needs to zero memory. Only
+ * TERN_AQ_MAX_SLOW such commands may be in flight, so that slots remain for others.
+ */
+static bool tern_cmd_is_slow(u16 opcode)
+{
+	return opcode == TERN_CMD_ALLOC_DM;
+}
+
+/*
  * Seconds to add to a command's timeout. ALLOC_DM completes once its memory is
  * zeroed, and all concurrent ALLOC_DM together zero at most @dm_size bytes.
  */
-VISIBLE_IF_KUNIT unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
+unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
 {
 	u64 seconds = div_u64(dm_size, TERN_DM_ZERO_RATE);
 
-	return opcode == TERN_CMD_ALLOC_DM ? min_t(u64, seconds, SZ_1M) : 0;
+	return tern_cmd_is_slow(opcode) ? min_t(u64, seconds, SZ_1M) : 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
 
 /*
  * Whether a command gives memory to the device or takes it back. If such a
  * command is not answered, the owner of the memory is unknown.
  */
-VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
+bool tern_cmd_moves_memory(u16 opcode)
 {
 	switch (opcode) {
 	case TERN_CMD_CREATE_EQ:
 	case TERN_CMD_DESTROY_EQ:
 	case TERN_CMD_CREATE_CQ:
 	case TERN_CMD_DESTROY_CQ:
+	case TERN_CMD_CREATE_ETH_QUEUE:
+	case TERN_CMD_DESTROY_ETH_QUEUE:
 	case TERN_CMD_RESIZE_CQ:
 	case TERN_CMD_CREATE_MR:
 	case TERN_CMD_DESTROY_MR:
@@ -60,8 +69,6 @@ VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 	case TERN_CMD_CREATE_SRQ:
 	case TERN_CMD_DESTROY_SRQ:
 	case TERN_CMD_MODIFY_SRQ:
-	case TERN_CMD_CREATE_ETH_QUEUE:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
 	case TERN_CMD_CREATE_COMP_CNTR:
 	case TERN_CMD_DESTROY_COMP_CNTR:
 		return true;
@@ -69,7 +76,6 @@ VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 		return false;
 	}
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 
 /* Gives up on a late command, unless it completed at the last moment. */
 static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode)
@@ -91,12 +97,6 @@ static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcod
 	return -ETIMEDOUT;
 }
 
-static unsigned long tern_cmd_timeout(struct tern_dev *tdev, u16 opcode)
-{
-	return tdev->aq.timeout +
-	       HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
-}
-
 /*
  * Whether the caller frees memory afterwards, also if the command fails. A
  * command that gives memory to the device changes nothing if it is not submitted.
@@ -106,11 +106,11 @@ static bool tern_cmd_frees_memory(u16 opcode)
 	switch (opcode) {
 	case TERN_CMD_DESTROY_EQ:
 	case TERN_CMD_DESTROY_CQ:
+	case TERN_CMD_DESTROY_ETH_QUEUE:
 	case TERN_CMD_DESTROY_MR:
 	case TERN_CMD_DESTROY_QP:
 	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
 	case TERN_CMD_DESTROY_SRQ:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
 	case TERN_CMD_DESTROY_COMP_CNTR:
 		return true;
 	default:
@@ -124,8 +124,12 @@ static bool tern_cmd_frees_memory(u16 opcode)
  */
 static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 {
-	int index = tern_aq_claim(tdev, opcode, tern_cmd_timeout(tdev, opcode));
+	int index;
 
+	if (tern_cmd_is_slow(opcode))
+		return tern_aq_claim_slow(tdev, tdev->aq.timeout +
+					  HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size));
+	index = tern_aq_claim(tdev);
 	if (index == -ETIMEDOUT && tern_cmd_frees_memory(opcode))
 		tern_dev_kill(tdev);
 	return index;
@@ -133,9 +137,10 @@ static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 
 static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
-	unsigned long deadline = jiffies + tern_cmd_timeout(tdev, opcode);
+	unsigned long deadline = jiffies + tdev->aq.timeout;
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
 
+	deadline += HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
 	tern_aq_expect(&tdev->aq, index);
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*
@@ -162,16 +167,13 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
  * @out_len: size of @out in bytes, up to TERN_CMD_MAX_LEN; bytes that the
  *	device does not write are zeroed
  *
- * Process context. Sleeps up to a minute, longer while the device zeroes memory
- * for ALLOC_DM, or is busy with the commands of earlier callers. Safe to call
- * concurrently; of ALLOC_DM, only TERN_AQ_MAX_SLOW are in flight, so that other
- * commands need not wait for them.
+ * Process context. Sleeps up to a minute, longer while the device is busy with
+ * the commands of earlier callers. Safe to call concurrently.
  *
  * Return: 0 on success; the errno of the device's status, see
  * tern_status_to_errno(); -ETIMEDOUT if no slot became free, or without an
  * answer: the device may still execute the command, unless the command moves
- * memory, in which case the device was stopped; -EIO if the device is dead;
- * -EINTR if the caller was killed before ALLOC_DM was submitted.
+ * memory, in which case the device was stopped; -EIO if the device is dead.
  */
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len)
@@ -218,15 +220,12 @@ int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 {
 	size_t entries = ALIGN(entry_size << log_size, TERN_BUF_RECORD);
 
-	KUNIT_STATIC_STUB_REDIRECT(tern_buf_alloc, tdev, buf, entry_size, log_size);
-
 	buf->size = entries + TERN_BUF_RECORD;
 	buf->record_offset = entries;
 	buf->va = dma_alloc_coherent(tern_dma_dev(tdev), buf->size, &buf->dma,
 				     GFP_KERNEL);
 	return buf->va ? 0 : -ENOMEM;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_buf_alloc);
 
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf)
 {
@@ -281,24 +280,4 @@ int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port)
 
 	return tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_PORT, &cmd,
 			     sizeof(cmd), port, sizeof(*port));
-}
-
-/* Reads all TERN_ETH_CNT_NUM counters of the Ethernet function. */
-int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters)
-{
-	struct tern_cmd_query_counters cmd = {
-		.group = cpu_to_le32(TERN_COUNTERS_ETH),
-		.port = TERN_ETH_PORT,
-	};
-	__le64 rsp[TERN_ETH_CNT_NUM];
-	unsigned int i;
-	int err;
-
-	err = tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_COUNTERS, &cmd,
-			    sizeof(cmd), rsp, sizeof(rsp));
-	if (err)
-		return err;
-	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
-		counters[i] = le64_to_cpu(rsp[i]);
-	return 0;
 }

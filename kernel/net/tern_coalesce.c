@@ -7,6 +7,32 @@
 
 #include "tern_net.h"
 
+/* Makes events wait for @frames completions or @usecs. */
+static int tern_net_cq_moderate(struct tern_net *net, const struct tern_net_cq *cq,
+				u16 usecs, u16 frames)
+{
+	struct tern_cmd_modify_cq cmd = {
+		.cqn = cpu_to_le32(cq->id),
+		/* Without a timer, nothing would report the last frames. */
+		.count = cpu_to_le16(usecs ? frames : 0),
+		.period = cpu_to_le16(usecs),
+	};
+
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_CQ, &cmd, sizeof(cmd),
+			     NULL, 0);
+}
+
+/* Gives a new completion queue the moderation of its direction. */
+int tern_moderate_new(struct tern_channel *ch, const struct tern_net_cq *cq)
+{
+	const struct tern_moderation *moderation;
+
+	moderation = cq == &ch->rx.cq ? &ch->net->rx_moderation : &ch->net->tx_moderation;
+	if (!moderation->usecs)
+		return 0;
+	return tern_net_cq_moderate(ch->net, cq, moderation->usecs, moderation->frames);
+}
+
 static void tern_dim_apply(struct tern_net *net, struct tern_net_cq *cq,
 			   struct dim_cq_moder moder)
 {

@@ -15,7 +15,6 @@
 
 struct tern_eq;
 struct tern_eqe;
-struct tern_fault;
 
 #define TERN_AUX_RDMA_NAME	"rdma"
 
@@ -86,6 +85,8 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       void *context);
 void tern_eq_destroy(struct tern_eq *eq);
 u32 tern_eq_number(const struct tern_eq *eq);
+
+struct tern_fault;
 
 /*
  * The event queue for page faults. @notify is called in hard interrupt context

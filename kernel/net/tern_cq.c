@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Completion queues of the network device, and creation of Ethernet queues. */
 
-#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 
 #include "tern_net.h"
@@ -32,7 +31,6 @@ void tern_net_cq_error(struct tern_net *net, const struct tern_eqe *eqe)
 			tern_net_fault(net);
 	rcu_read_unlock();
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_cq_error);
 
 int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size)
 {
@@ -48,29 +46,13 @@ int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size)
 	return 0;
 }
 
-/* Makes events wait for @frames completions or @usecs. */
-int tern_net_cq_moderate(struct tern_net *net, const struct tern_net_cq *cq,
-			 u16 usecs, u16 frames)
-{
-	struct tern_cmd_modify_cq cmd = {
-		.cqn = cpu_to_le32(cq->id),
-		/* Without a timer, nothing would report the last frames. */
-		.count = cpu_to_le16(usecs ? frames : 0),
-		.period = cpu_to_le16(usecs),
-	};
-
-	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_CQ, &cmd, sizeof(cmd),
-			     NULL, 0);
-}
-
 void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
 {
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
 }
 
 /* Gives the memory of an empty completion queue to the device. */
-int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq,
-		       const struct tern_moderation *moderation)
+int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq)
 {
 	struct tern_cmd_create_cq cmd = {
 		.pages = tern_buf_pages(&cq->buf),
@@ -92,9 +74,7 @@ int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq,
 		return err;
 	WRITE_ONCE(cq->id, le32_to_cpu(rsp.id));
 	WRITE_ONCE(cq->generation, le32_to_cpu(rsp.generation));
-	if (!moderation->usecs)
-		return 0;
-	err = tern_net_cq_moderate(net, cq, moderation->usecs, moderation->frames);
+	err = tern_moderate_new(ch, cq);
 	if (err)
 		tern_net_cq_destroy(net, cq);
 	return err;

@@ -8,6 +8,7 @@
 #include <linux/seq_file.h>
 
 #include "tern_dev.h"
+#include "tern_verbs.h"
 
 static struct dentry *tern_debugfs_root;
 

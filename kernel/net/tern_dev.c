@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Doorbell, clock and health of the PCI function. */
 
-#include <kunit/visibility.h>
 #include <linux/io.h>
 #include <linux/io-64-nonatomic-lo-hi.h>
 
@@ -85,7 +84,6 @@ void tern_dev_kill(struct tern_dev *tdev)
 {
 	tern_dev_fail(tdev, TERN_FATAL_NONE);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 
 /*
  * Declares the device dead without notifying listeners, for a driver that takes it
@@ -100,7 +98,6 @@ void tern_dev_retire(struct tern_dev *tdev)
 	tern_aq_fail_all(tdev);
 	spin_unlock_irqrestore(&tdev->dead_lock, flags);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
 
 /*
  * Checks the health of the device. Returns false, and declares the device dead,

@@ -73,6 +73,7 @@ struct tern_aq_waiter {
 	struct list_head entry;
 	struct completion done;
 	int index;		/* the slot, or an error */
+	bool slow;
 };
 
 /**
@@ -90,8 +91,7 @@ struct tern_aq_waiter {
  * @timeout: command timeout in jiffies
  * @users: number of slots that callers of tern_cmd_exec() hold
  * @free: slots that have no user and for which no answer is outstanding
- * @waiters: callers that wait for a slot, in order; those of slow commands in
- *	the second list
+ * @waiters: callers that wait for a slot, in order
  * @slots: one per entry, so that neither ring can overflow
  */
 struct tern_aq {
@@ -108,7 +108,7 @@ struct tern_aq {
 	unsigned long timeout;
 	unsigned int users;
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
-	struct list_head waiters[2];
+	struct list_head waiters;
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
 };
 
@@ -123,10 +123,8 @@ struct tern_eq {
 	u8 entry_size;		/* in bytes */
 	u8 log_size;
 	unsigned int vector;
-	union {
-		tern_eq_handler_t handler;	/* of a completion queue */
-		void (*notify)(void *context);	/* of the queue of page faults */
-	};
+	tern_eq_handler_t handler;	/* of a queue of completions */
+	void (*notify)(void *context);	/* of the queue of page faults */
 	void *context;
 };
 
@@ -144,15 +142,13 @@ enum {
  * @regs: BAR0
  * @flags: TERN_DEV_* bits
  * @num_vectors: number of MSI-X vectors granted
+ * @max_channels: number of channels of the network device that these allow
  * @aq: admin queue
  * @async_eq: asynchronous event queue, drained only by @async_work
  * @async_work: delivers events in process context
  * @health_work: detects a failed or removed device
- * @report_work: reports a failure to devlink, which may recover the device
- * @fatal_reporter: devlink health reporter for fatal failures
  * @fatal: TERN_FATAL_* of the last failure
  * @devlink_port: port of the network device
- * @debugfs: debugfs directory of the function
  * @events: listeners for asynchronous events
  * @clock_lock: serializes clock reads: reading the low word latches the high
  *	word
@@ -166,14 +162,18 @@ struct tern_dev {
 	void __iomem *regs;
 	unsigned long flags;
 	unsigned int num_vectors;
+	unsigned int max_channels;
 	struct tern_aq aq;
 	struct tern_eq async_eq;
 	struct work_struct async_work;
 	struct delayed_work health_work;
+	/** @report_work: reports a failure to devlink, which may recover the device */
 	struct work_struct report_work;
+	/** @fatal_reporter: devlink health reporter for fatal failures */
 	struct devlink_health_reporter *fatal_reporter;
 	u32 fatal;
 	struct devlink_port devlink_port;
+	/** @debugfs: debugfs directory of the function */
 	struct dentry *debugfs;
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
@@ -210,16 +210,15 @@ void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
 int tern_aq_overrun(struct tern_dev *tdev);
-int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout);
+int tern_aq_claim(struct tern_dev *tdev);
+int tern_aq_claim_slow(struct tern_dev *tdev, unsigned long timeout);
 void tern_aq_release(struct tern_aq *aq, unsigned int index);
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len);
 void tern_aq_expect(struct tern_aq *aq, unsigned int index);
 bool tern_aq_abandon(struct tern_aq *aq, unsigned int index);
 void tern_aq_leave(struct tern_aq *aq);
-#if IS_ENABLED(CONFIG_KUNIT)
 int tern_status_to_errno(u16 status);
-#endif
 
 /* tern_dev.c */
 void tern_dev_kill(struct tern_dev *tdev);
@@ -228,10 +227,8 @@ bool tern_dev_check(struct tern_dev *tdev);
 bool tern_dev_gone(struct tern_dev *tdev);
 
 /* tern_cmd.c */
-#if IS_ENABLED(CONFIG_KUNIT)
 bool tern_cmd_moves_memory(u16 opcode);
 unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size);
-#endif
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size);
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf);
@@ -241,7 +238,6 @@ int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 		    size_t in_len, u32 *id);
 void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id);
 int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port);
-int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters);
 
 /* tern_debugfs.c */
 void tern_debugfs_init(void);
@@ -254,7 +250,11 @@ int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_si
 		      u8 log_size);
 int tern_eq_cmd_create(struct tern_eq *eq, u8 kind);
 bool tern_eq_pending(const struct tern_eq *eq);
-bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe);
+bool tern_eq_take(struct tern_eq *eq, void *entry);
+struct tern_eq *tern_eq_alloc(struct tern_dev *tdev, unsigned int vector, size_t entry_size,
+			      u8 log_size);
+struct tern_eq *tern_eq_start(struct tern_eq *eq, u8 kind, irq_handler_t handler,
+			      const char *name);
 struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 				  unsigned int nent, tern_eq_handler_t handler,
 				  void *context);
@@ -273,10 +273,17 @@ void tern_health_work(struct work_struct *work);
 int tern_alloc_vectors(struct tern_dev *tdev);
 int tern_hw_up(struct tern_dev *tdev);
 void tern_hw_down(struct tern_dev *tdev);
-void tern_adev_add(struct tern_dev *tdev);
-void tern_adev_del(struct tern_dev *tdev);
 void tern_dev_down(struct tern_dev *tdev);
 int tern_dev_up(struct tern_dev *tdev);
 int tern_dev_recover(struct tern_dev *tdev);
+
+/* tern_adev.c */
+void tern_adev_add(struct tern_dev *tdev);
+void tern_adev_del(struct tern_dev *tdev);
+
+/* tern_reset.c */
+extern const struct pci_error_handlers tern_err_handler;
+extern const struct dev_pm_ops tern_pm_ops;
+void tern_shutdown(struct pci_dev *pdev);
 
 #endif /* TERN_DEV_H */

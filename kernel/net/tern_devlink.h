@@ -15,10 +15,6 @@ int tern_devlink_port_register(struct tern_dev *tdev);
 void tern_devlink_port_unregister(struct tern_dev *tdev);
 int tern_devlink_register(struct tern_dev *tdev);
 void tern_devlink_unregister(struct tern_dev *tdev);
-#if IS_ENABLED(CONFIG_KUNIT)
-bool tern_report_due(struct tern_dev *tdev);
-#endif
-void tern_devlink_healthy(struct tern_dev *tdev);
 
 /* tern_cc.c */
 int tern_cc_register(struct tern_dev *tdev);

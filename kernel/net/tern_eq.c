@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Event queues, of completions, asynchronous events and page faults, and their interrupts. */
+/* Event queues and their interrupts. */
 
 #include <linux/slab.h>
 #include <linux/stddef.h>
@@ -8,12 +8,8 @@
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* Faults that do not fit wait in the device. */
-#define TERN_FAULT_EQ_LOG_SIZE	8
-
-/* An entry of each kind ends with its phase. */
+/* An entry ends with its phase. */
 static_assert(offsetofend(struct tern_eqe, phase) == sizeof(struct tern_eqe));
-static_assert(offsetofend(struct tern_fault, phase) == sizeof(struct tern_fault));
 
 /* Allocates the memory of an empty queue with entries of @entry_size bytes. */
 int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_size,
@@ -63,28 +59,19 @@ bool tern_eq_pending(const struct tern_eq *eq)
 	return tern_phase_valid(le32_to_cpu(READ_ONCE(*phase)), ci, eq->log_size);
 }
 
-/*
- * Copies the next entry, if any, and returns its slot to the device. Inline, so that
- * the size, that of the queue's entries, is a constant.
- */
-static __always_inline bool tern_eq_take(struct tern_eq *eq, void *entry, size_t size)
+/* Copies the next entry, if any, and returns its slot to the device. */
+bool tern_eq_take(struct tern_eq *eq, void *entry)
 {
 	if (!tern_eq_pending(eq))
 		return false;
 	/* The rest of the entry was written before its phase. */
 	dma_rmb();
-	memcpy(entry, tern_eq_entry(eq, eq->ci), size);
+	memcpy(entry, tern_eq_entry(eq, eq->ci), eq->entry_size);
 	/* Finish the copy before the device learns that the slot is free. */
 	dma_mb();
 	WRITE_ONCE(eq->ci, eq->ci + 1);
 	WRITE_ONCE(eq->record->ci, cpu_to_le32(eq->ci));
 	return true;
-}
-
-/* Takes an event, if there is one. */
-bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
-{
-	return tern_eq_take(eq, eqe, sizeof(*eqe));
 }
 
 static irqreturn_t tern_comp_irq(int irq, void *data)
@@ -94,23 +81,14 @@ static irqreturn_t tern_comp_irq(int irq, void *data)
 	u32 n;
 
 	/* Entries that arrive later raise another interrupt. */
-	for (n = 0; n < BIT(eq->log_size) && tern_eq_next(eq, &eqe); n++)
+	for (n = 0; n < BIT(eq->log_size) && tern_eq_take(eq, &eqe); n++)
 		eq->handler(eq->context, &eqe);
 	return IRQ_RETVAL(n);
 }
 
-static irqreturn_t tern_fault_irq(int irq, void *data)
-{
-	struct tern_eq *eq = data;
-
-	if (!tern_eq_pending(eq))
-		return IRQ_NONE;
-	eq->notify(eq->context);
-	return IRQ_HANDLED;
-}
-
-static struct tern_eq *tern_eq_alloc(struct tern_dev *tdev, unsigned int vector,
-				     size_t entry_size, u8 log_size)
+/* The caller sets the handler before tern_eq_start(). */
+struct tern_eq *tern_eq_alloc(struct tern_dev *tdev, unsigned int vector, size_t entry_size,
+			      u8 log_size)
 {
 	struct tern_eq *eq;
 	int err;
@@ -134,8 +112,8 @@ static void tern_eq_free(struct tern_eq *eq)
 }
 
 /* Requests the interrupt of a queue of @kind and creates the queue, or frees it. */
-static struct tern_eq *tern_eq_start(struct tern_eq *eq, u8 kind, irq_handler_t handler,
-				     const char *name)
+struct tern_eq *tern_eq_start(struct tern_eq *eq, u8 kind, irq_handler_t handler,
+			      const char *name)
 {
 	struct pci_dev *pdev = eq->tdev->core.pdev;
 	int err;
@@ -203,7 +181,7 @@ EXPORT_SYMBOL_GPL(tern_eq_create);
 
 /**
  * tern_eq_destroy() - destroy an event queue
- * @eq: the queue; no completion queue may be mapped to it, and nobody takes faults
+ * @eq: the queue; no completion queue may be mapped to it, and nobody takes entries
  *
  * Process context. No handler runs after this returned.
  */
@@ -221,52 +199,3 @@ u32 tern_eq_number(const struct tern_eq *eq)
 	return eq->id;
 }
 EXPORT_SYMBOL_GPL(tern_eq_number);
-
-/**
- * tern_fault_eq_create() - create the event queue for page faults
- * @core: the PCI function
- * @notify: called in hard interrupt context when there are faults to take
- * @context: passed to @notify
- *
- * Context: Process context.
- *
- * Return: the queue, or an error pointer: -ENOMEM, or the error of
- * tern_cmd_exec().
- */
-struct tern_eq *tern_fault_eq_create(struct tern_core *core,
-				     void (*notify)(void *context), void *context)
-{
-	struct tern_dev *tdev = core_to_tdev(core);
-	struct tern_eq *eq;
-
-	eq = tern_eq_alloc(tdev, tern_comp_to_msix(0, tdev->num_vectors),
-			   sizeof(struct tern_fault), TERN_FAULT_EQ_LOG_SIZE);
-	if (IS_ERR(eq))
-		return eq;
-	eq->notify = notify;
-	eq->context = context;
-	return tern_eq_start(eq, TERN_EQ_FAULT, tern_fault_irq, "fault");
-}
-EXPORT_SYMBOL_GPL(tern_fault_eq_create);
-
-/**
- * tern_fault_eq_next() - take a fault
- * @eq: the queue; one thread at a time takes faults from it
- * @fault: output, a copy
- *
- * Return: whether there was one. After the last one, the caller calls
- * tern_fault_eq_done().
- */
-bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault)
-{
-	return tern_eq_take(eq, fault, sizeof(*fault));
-}
-EXPORT_SYMBOL_GPL(tern_fault_eq_next);
-
-/* Notifies the device that there is space for faults that did not fit. */
-void tern_fault_eq_done(struct tern_eq *eq)
-{
-	if (!tern_dev_dead(eq->tdev))
-		tern_ring(&eq->tdev->core, TERN_DB_CMD_EQ_CI, eq->id);
-}
-EXPORT_SYMBOL_GPL(tern_fault_eq_done);

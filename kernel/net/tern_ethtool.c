@@ -5,31 +5,6 @@
 
 #include "tern_net.h"
 
-/* Device counters that no standard statistic covers. */
-static const struct {
-	const char name[ETH_GSTRING_LEN];
-	unsigned int counter;	/* TERN_ETH_CNT_* */
-} tern_hw_stats[] = {
-	{ "hw_tx_errors", TERN_ETH_CNT_TX_ERRORS },
-	{ "hw_rx_filtered", TERN_ETH_CNT_RX_FILTERED },
-	{ "hw_rx_flow_dropped", TERN_ETH_CNT_RX_FLOW_DROPPED },
-	{ "hw_rx_csum_errors", TERN_ETH_CNT_RX_CSUM_ERRORS },
-	{ "hw_tx_segmented", TERN_ETH_CNT_TX_SEGMENTED },
-};
-
-/* Verdicts of XDP programs. */
-static const struct {
-	const char name[ETH_GSTRING_LEN];
-	unsigned int counter;	/* TERN_RX_STAT_* */
-} tern_xdp_stats[] = {
-	{ "rx_xdp_drop", TERN_RX_STAT_XDP_DROP },
-	{ "rx_xdp_tx", TERN_RX_STAT_XDP_TX },
-	{ "rx_xdp_redirect", TERN_RX_STAT_XDP_REDIRECT },
-};
-
-/* Number of ntuple rules that wait for a place in the device (tern_ntuple_sync()). */
-static const char tern_rules_waiting[ETH_GSTRING_LEN] = "ntuple_rules_waiting";
-
 static void tern_get_drvinfo(struct net_device *netdev,
 			     struct ethtool_drvinfo *info)
 {
@@ -123,98 +98,6 @@ static int tern_get_link_ksettings(struct net_device *netdev,
 	return 0;
 }
 
-static void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
-{
-	unsigned int i;
-
-	if (set != ETH_SS_STATS)
-		return;
-	for (i = 0; i < ARRAY_SIZE(tern_hw_stats); i++)
-		ethtool_puts(&data, tern_hw_stats[i].name);
-	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
-		ethtool_puts(&data, tern_xdp_stats[i].name);
-	ethtool_puts(&data, tern_rules_waiting);
-}
-
-static int tern_get_sset_count(struct net_device *netdev, int set)
-{
-	if (set != ETH_SS_STATS)
-		return -EOPNOTSUPP;
-	return ARRAY_SIZE(tern_hw_stats) + ARRAY_SIZE(tern_xdp_stats) + 1;
-}
-
-static void tern_get_ethtool_stats(struct net_device *netdev,
-				   struct ethtool_stats *stats, u64 *data)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	u64 counters[TERN_ETH_CNT_NUM] = {};
-	u64 rx[TERN_RX_STAT_NUM] = {};
-	unsigned int i;
-
-	if (tern_net_query_counters(net, counters))
-		memset(counters, 0, sizeof(counters));
-	for (i = 0; i < ARRAY_SIZE(tern_hw_stats); i++)
-		*data++ = counters[tern_hw_stats[i].counter];
-	tern_stats_sum_rx(net, 0, rx);
-	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
-		*data++ = rx[tern_xdp_stats[i].counter];
-	*data++ = net->steer.num_waiting;
-}
-
-/*
- * The device counts frames that reached no queue; the netdev's own statistics
- * do not.
- */
-static void tern_get_eth_mac_stats(struct net_device *netdev,
-				   struct ethtool_eth_mac_stats *stats)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	u64 counters[TERN_ETH_CNT_NUM];
-
-	if (tern_net_query_counters(net, counters))
-		return;
-	stats->FramesTransmittedOK = counters[TERN_ETH_CNT_TX_PACKETS];
-	stats->OctetsTransmittedOK = counters[TERN_ETH_CNT_TX_BYTES];
-	stats->FramesReceivedOK = counters[TERN_ETH_CNT_RX_PACKETS];
-	stats->OctetsReceivedOK = counters[TERN_ETH_CNT_RX_BYTES];
-	stats->MulticastFramesReceivedOK = counters[TERN_ETH_CNT_RX_MULTICAST];
-	stats->BroadcastFramesReceivedOK = counters[TERN_ETH_CNT_RX_BROADCAST];
-	stats->MulticastFramesXmittedOK = counters[TERN_ETH_CNT_TX_MULTICAST];
-	stats->BroadcastFramesXmittedOK = counters[TERN_ETH_CNT_TX_BROADCAST];
-	stats->FrameTooLongErrors = counters[TERN_ETH_CNT_RX_TOO_LONG];
-}
-
-static const struct ethtool_rmon_hist_range tern_rmon_ranges[] = {
-	{    0,   64 },
-	{   65,  127 },
-	{  128,  255 },
-	{  256,  511 },
-	{  512, 1023 },
-	{ 1024, 1518 },
-	{ 1519, TERN_ETH_MAX_FRAME + ETH_FCS_LEN },
-	{}
-};
-
-static_assert(ARRAY_SIZE(tern_rmon_ranges) == TERN_ETH_SIZES + 1);
-
-static void tern_get_rmon_stats(struct net_device *netdev,
-				struct ethtool_rmon_stats *stats,
-				const struct ethtool_rmon_hist_range **ranges)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	u64 counters[TERN_ETH_CNT_NUM];
-	unsigned int i;
-
-	*ranges = tern_rmon_ranges;
-	if (tern_net_query_counters(net, counters))
-		return;
-	stats->oversize_pkts = counters[TERN_ETH_CNT_RX_TOO_LONG];
-	for (i = 0; i < TERN_ETH_SIZES; i++) {
-		stats->hist[i] = counters[TERN_ETH_CNT_RX_SIZES + i];
-		stats->hist_tx[i] = counters[TERN_ETH_CNT_TX_SIZES + i];
-	}
-}
-
 static u32 tern_get_rx_ring_count(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
@@ -242,19 +125,26 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
 				     ETHTOOL_COALESCE_MAX_FRAMES |
 				     ETHTOOL_COALESCE_USE_ADAPTIVE,
+	.get_coalesce		= tern_get_coalesce,
+	.set_coalesce		= tern_set_coalesce,
 	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
-	.rxfh_per_ctx_fields	= 1,
-	.rxfh_per_ctx_key	= 1,
 	.rxfh_indir_space	= TERN_RSS_ENTRIES,
 	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
 	.rxfh_priv_size		= sizeof(struct tern_rss),
 	.rxfh_max_num_contexts	= TERN_MAX_RSS,
+	.rxfh_per_ctx_fields	= 1,
+	.rxfh_per_ctx_key	= 1,
+	.get_rxnfc		= tern_get_rxnfc,
+	.set_rxnfc		= tern_set_rxnfc,
+	.get_rxfh_fields	= tern_get_rxfh_fields,
+	.set_rxfh_fields	= tern_set_rxfh_fields,
+	.create_rxfh_context	= tern_create_rxfh_context,
+	.modify_rxfh_context	= tern_modify_rxfh_context,
+	.remove_rxfh_context	= tern_remove_rxfh_context,
 	.get_drvinfo		= tern_get_drvinfo,
 	.get_link		= ethtool_op_get_link,
 	.get_ringparam		= tern_get_ringparam,
 	.set_ringparam		= tern_set_ringparam,
-	.get_coalesce		= tern_get_coalesce,
-	.set_coalesce		= tern_set_coalesce,
 	.get_strings		= tern_get_strings,
 	.get_ethtool_stats	= tern_get_ethtool_stats,
 	.get_sset_count		= tern_get_sset_count,
@@ -263,17 +153,10 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_channels		= tern_get_channels,
 	.set_channels		= tern_set_channels,
 	.get_rx_ring_count	= tern_get_rx_ring_count,
-	.get_rxnfc		= tern_get_rxnfc,
-	.set_rxnfc		= tern_set_rxnfc,
 	.get_rxfh_indir_size	= tern_get_rxfh_size,
 	.get_rxfh_key_size	= tern_get_rxfh_key_size,
 	.get_rxfh		= tern_get_rxfh,
 	.set_rxfh		= tern_set_rxfh,
-	.get_rxfh_fields	= tern_get_rxfh_fields,
-	.set_rxfh_fields	= tern_set_rxfh_fields,
-	.create_rxfh_context	= tern_create_rxfh_context,
-	.modify_rxfh_context	= tern_modify_rxfh_context,
-	.remove_rxfh_context	= tern_remove_rxfh_context,
 	.get_ts_info		= tern_get_ts_info,
 	.get_link_ksettings	= tern_get_link_ksettings,
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Receive filter of the network device. */
 
-#include <kunit/visibility.h>
 #include <linux/etherdevice.h>
 #include <linux/if.h>
 #include <linux/netdevice.h>
@@ -11,7 +10,7 @@
 #include "tern_hw.h"
 
 /* Appends all addresses of @list to the filter, or none if one is too many. */
-VISIBLE_IF_KUNIT bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
+bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
 				      unsigned int *num,
 				      struct netdev_hw_addr_list *list)
 {
@@ -23,7 +22,6 @@ VISIBLE_IF_KUNIT bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
 		ether_addr_copy(filter->macs[(*num)++], ha->addr);
 	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_filter_add);
 
 /*
  * Fills in everything but the VLANs of the filter, from the device's IFF_*
@@ -48,4 +46,3 @@ void tern_filter_fill(struct tern_cmd_set_rx_filter *filter, unsigned int iff,
 	filter->flags = cpu_to_le16(flags);
 	filter->num_macs = cpu_to_le16(num);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_filter_fill);

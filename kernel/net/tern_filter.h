@@ -11,9 +11,7 @@ struct tern_cmd_set_rx_filter;
 void tern_filter_fill(struct tern_cmd_set_rx_filter *filter, unsigned int iff,
 		      bool filters_vlans, struct netdev_hw_addr_list *uc,
 		      struct netdev_hw_addr_list *mc);
-#if IS_ENABLED(CONFIG_KUNIT)
 bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,
 		     struct netdev_hw_addr_list *list);
-#endif
 
 #endif /* TERN_FILTER_H */

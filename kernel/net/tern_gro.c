@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Packets that the device has coalesced from TCP segments. */
 
-#include <kunit/visibility.h>
 #include <linux/bitfield.h>
 #include <linux/if_vlan.h>
 #include <linux/ip.h>
@@ -11,6 +10,19 @@
 #include <net/ip.h>
 
 #include "tern_net.h"
+
+/* RXFCS and XDP need frames as received. */
+netdev_features_t tern_fix_features(struct net_device *netdev,
+				    netdev_features_t features)
+{
+	struct tern_net *net = netdev_priv(netdev);
+
+	if (net->config.xdp)
+		features &= ~NETIF_F_GRO_HW;
+	if (features & NETIF_F_RXFCS)
+		features &= ~NETIF_F_GRO_HW;
+	return features;
+}
 
 /*
  * Returns the GSO type of the packet at @offset, and sets @offset to that of TCP; 0
@@ -108,4 +120,3 @@ bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *c
 	count[TERN_RX_STAT_BYTES] += len;
 	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_gro_complete);

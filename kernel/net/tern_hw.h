@@ -10,11 +10,7 @@
 
 #include "tern_regs.h"
 #include "tern_cq.h"
-#include "tern_io.h"
 #include "tern_admin.h"
-#include "tern_verbs.h"
 #include "tern_eth.h"
-#include "tern_flow.h"
-#include "tern_congestion.h"
 
 #endif /* TERN_HW_H */

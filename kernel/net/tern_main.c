@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* PCI driver: probe, removal, reset, error recovery, suspend. */
+/* PCI driver: probe and removal. */
 
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -7,44 +7,8 @@
 
 #include "tern_dev.h"
 #include "tern_devlink.h"
+#include "tern_health.h"
 #include "tern_net.h"
-
-/* Takes the device down until tern_release(). Nothing else may bring it up. */
-static void tern_hold(struct tern_dev *tdev)
-{
-	tern_devlink_lock(tdev);
-	set_bit(TERN_DEV_HELD, &tdev->flags);
-	tern_dev_down(tdev);
-	tern_devlink_unlock(tdev);
-}
-
-/* Brings the function up again after tern_hold(). */
-static int tern_bring_up(struct tern_dev *tdev)
-{
-	int err;
-
-	tern_devlink_lock(tdev);
-	err = tern_dev_up(tdev);
-	tern_devlink_unlock(tdev);
-	return err;
-}
-
-/*
- * Undoes tern_hold(): adds the auxiliary device if the function is up,
- * otherwise reports the failure.
- */
-static void tern_release(struct tern_dev *tdev)
-{
-	tern_devlink_lock(tdev);
-	clear_bit(TERN_DEV_HELD, &tdev->flags);
-	if (tern_dev_dead(tdev)) {
-		schedule_work(&tdev->report_work);
-	} else {
-		tern_adev_add(tdev);
-		tern_devlink_healthy(tdev);
-	}
-	tern_devlink_unlock(tdev);
-}
 
 static int tern_map(struct tern_dev *tdev)
 {
@@ -119,6 +83,7 @@ static struct tern_dev *tern_dev_alloc(struct pci_dev *pdev)
 	INIT_WORK(&tdev->async_work, tern_async_work);
 	INIT_DELAYED_WORK(&tdev->health_work, tern_health_work);
 	tern_aq_init(tdev);
+	tern_health_init(tdev);
 	return tdev;
 }
 
@@ -156,7 +121,6 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_net_register(tdev->net);
 	if (err)
 		goto unregister_port;
-	tern_debugfs_add(tdev);
 	tern_adev_add(tdev);
 	err = tern_devlink_register(tdev);
 	if (err)
@@ -165,12 +129,12 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	/* Error recovery restores the configuration from here. */
 	pci_save_state(pdev);
 	pci_set_drvdata(pdev, tdev);
+	tern_debugfs_add(tdev);
 	tern_devlink_unlock(tdev);
 	return 0;
 
 unregister_net:
 	tern_adev_del(tdev);
-	tern_debugfs_remove(tdev);
 	tern_net_unregister(tdev->net);
 unregister_port:
 	tern_devlink_port_unregister(tdev);
@@ -212,82 +176,6 @@ static void tern_remove(struct pci_dev *pdev)
 	tern_devlink_free(tdev);
 }
 
-static void tern_shutdown(struct pci_dev *pdev)
-{
-	tern_hold(pci_get_drvdata(pdev));
-}
-
-static void tern_reset_prepare(struct pci_dev *pdev)
-{
-	tern_hold(pci_get_drvdata(pdev));
-}
-
-static void tern_reset_done(struct pci_dev *pdev)
-{
-	struct tern_dev *tdev = pci_get_drvdata(pdev);
-
-	tern_bring_up(tdev);
-	tern_release(tdev);
-}
-
-static pci_ers_result_t tern_error_detected(struct pci_dev *pdev,
-					    pci_channel_state_t state)
-{
-	struct tern_dev *tdev = pci_get_drvdata(pdev);
-
-	if (state == pci_channel_io_normal)
-		return PCI_ERS_RESULT_CAN_RECOVER;
-
-	tern_dev_kill(tdev);
-	tern_hold(tdev);
-	return state == pci_channel_io_frozen ? PCI_ERS_RESULT_NEED_RESET :
-						PCI_ERS_RESULT_DISCONNECT;
-}
-
-static pci_ers_result_t tern_slot_reset(struct pci_dev *pdev)
-{
-	struct tern_dev *tdev = pci_get_drvdata(pdev);
-
-	pci_restore_state(pdev);
-	return tern_bring_up(tdev) ? PCI_ERS_RESULT_DISCONNECT :
-				     PCI_ERS_RESULT_RECOVERED;
-}
-
-static void tern_error_resume(struct pci_dev *pdev)
-{
-	tern_release(pci_get_drvdata(pdev));
-}
-
-static const struct pci_error_handlers tern_err_handler = {
-	.error_detected	= tern_error_detected,
-	.slot_reset	= tern_slot_reset,
-	.reset_prepare	= tern_reset_prepare,
-	.reset_done	= tern_reset_done,
-	.resume		= tern_error_resume,
-};
-
-static int tern_suspend(struct device *dev)
-{
-	tern_hold(dev_get_drvdata(dev));
-	return 0;
-}
-
-static int tern_resume(struct device *dev)
-{
-	return tern_bring_up(dev_get_drvdata(dev));
-}
-
-/* Adds the child device, which tern_resume() must not do. */
-static void tern_pm_complete(struct device *dev)
-{
-	tern_error_resume(to_pci_dev(dev));
-}
-
-static const struct dev_pm_ops tern_pm_ops = {
-	SYSTEM_SLEEP_PM_OPS(tern_suspend, tern_resume)
-	.complete = pm_sleep_ptr(tern_pm_complete),
-};
-
 static const struct pci_device_id tern_pci_tbl[] = {
 	{ PCI_DEVICE(TERN_PCI_VENDOR_ID, TERN_PCI_DEVICE_ID) },
 	{ }
@@ -303,7 +191,6 @@ static struct pci_driver tern_pci_driver = {
 	.err_handler	= &tern_err_handler,
 	.driver.pm	= pm_sleep_ptr(&tern_pm_ops),
 };
-
 static int __init tern_module_init(void)
 {
 	int err;

@@ -31,18 +31,11 @@
 #define TERN_RX_LOG_DEFAULT	11
 #define TERN_RING_LOG_MAX	13
 
-/* Maximum number of data descriptors of an AF_XDP frame: one is for offloads. */
-#define TERN_XSK_MAX_SEGS	(TERN_ETH_MAX_TXD - 1)
-
 /* Limit of the device for the headers of a frame that it segments, in bytes. */
 #define TERN_MAX_TSO_HEADERS	256
 
-struct bpf_prog;
-struct ethtool_coalesce;
-struct kernel_ethtool_coalesce;
 struct page_pool;
 struct tern_channel;
-struct xsk_buff_pool;
 
 /* Statistics of a transmit queue, in frames as on the wire. */
 enum {
@@ -111,7 +104,7 @@ enum tern_tx_owner {
 };
 
 enum tern_tx_mapping {
-	TERN_TX_UNMAPPED,	/* not mapped, or by a page pool */
+	TERN_TX_UNMAPPED,	/* nothing to unmap */
 	TERN_TX_SINGLE,
 	TERN_TX_PAGE,
 };
@@ -139,12 +132,12 @@ struct tern_tx {
 	struct tern_eth_txd *ring;
 	struct tern_eth_record *record;
 	struct tern_tx_slot *slots;
-	struct xsk_buff_pool *xsk_pool;
 	u32 id;
 	u8 log_size;
 	bool created;		/* exists in the device */
 	u32 pi;			/* written by the transmitter */
 	u32 ci;			/* written by NAPI */
+	struct xsk_buff_pool *xsk_pool;
 	u32 xsk_last;		/* last descriptor of the last frame of the pool */
 	bool xsk_skip;		/* a refused frame of the pool goes on */
 };
@@ -166,8 +159,6 @@ struct tern_rx {
 	struct tern_rx_slot *slots;
 	struct page_pool *pool;
 	struct xdp_rxq_info xdp_rxq;
-	struct xsk_buff_pool *xsk_pool;	/* the buffers, if not NULL */
-	struct xdp_rxq_info xsk_rxq;
 	u32 id;
 	u8 log_size;
 	u8 flags;		/* TERN_ETH_QF_* */
@@ -178,6 +169,16 @@ struct tern_rx {
 	u32 headroom;		/* in front of a buffer's data */
 	u32 buf_len;		/* bytes that a buffer takes */
 	u32 buf_size;		/* with headroom and what build_skb() needs */
+	bool xdp_redirected;	/* a frame, in this poll */
+	struct xsk_buff_pool *xsk_pool;	/* the buffers, if not NULL */
+	struct xdp_rxq_info xsk_rxq;
+};
+
+/* A received frame. The first member is @xdp, by which XDP finds the others. */
+struct tern_xdp_buff {
+	struct xdp_buff xdp;
+	struct tern_channel *ch;
+	const struct tern_cqe *cqe;
 };
 
 /**
@@ -207,7 +208,6 @@ struct tern_channel {
  * @rx_log_size: log2 of the descriptors of a receive queue
  * @rx_flags: TERN_ETH_QF_* of receive queues
  * @frame_len: maximum length of received frames
- * @xdp: there is an XDP program, which needs headroom and may transmit buffers
  */
 struct tern_net_config {
 	unsigned int channels;
@@ -215,6 +215,7 @@ struct tern_net_config {
 	u8 rx_log_size;
 	u8 rx_flags;
 	u32 frame_len;
+	/** @xdp: there is an XDP program, which needs headroom and may transmit buffers */
 	bool xdp;
 };
 
@@ -238,13 +239,8 @@ struct tern_moderation {
  * @queues: the channels, while the interface is open; written under RTNL
  * @config: configuration of @queues, also for the next open; under RTNL
  * @xps_set: XPS was set for the number of channels; under RTNL
- * @rx_moderation: moderation of receive queues; written under RTNL
- * @tx_moderation: moderation of transmit queues; written under RTNL
- * @xdp_prog: XDP program, or NULL
- * @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL
  * @stats: statistics by channel
- * @steer: receive side scaling and ntuple rules; under RTNL
- * @ptp: PTP clock and time stamping
+ * @steer: steering of received frames; under RTNL
  * @open: the queues have memory and the device has the configuration; under
  *	RTNL
  * @queues_up: the queues exist in the device; written under RTNL
@@ -253,16 +249,6 @@ struct tern_moderation {
  * @port_up: the port is enabled, so the carrier follows its link
  * @restart_work: recreates the queues after a fault, with retries
  * @refill_work: allocates receive buffers in process context
- * @rules_work: creates ntuple rules that the device refused, with retries
- * @stats_work: refreshes @hw_counters
- * @hw_counters: counters of the device as last read, plus @counters_base;
- *	indexed by TERN_ETH_CNT_*
- * @hw_syncp: lets readers of @hw_counters detect a write
- * @counters_lock: serializes writers of @hw_counters; protects the members
- *	below
- * @counters_base: @hw_counters at the last reset, which clears the device's
- * @counters_frozen: the netdev is detached, so the device's counters do not
- *	count on top of @counters_base
  */
 struct tern_net {
 	struct tern_dev *tdev;
@@ -270,12 +256,17 @@ struct tern_net {
 	struct tern_queues __rcu *queues;
 	struct tern_net_config config;
 	bool xps_set;
+	/** @rx_moderation: moderation of receive queues; written under RTNL */
 	struct tern_moderation rx_moderation;
+	/** @tx_moderation: moderation of transmit queues; written under RTNL */
 	struct tern_moderation tx_moderation;
+	/** @xdp_prog: XDP program, or NULL */
 	struct bpf_prog *xdp_prog;
+	/** @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL */
 	struct xsk_buff_pool *xsk_pools[TERN_MAX_CHANNELS];
 	struct tern_stats stats[TERN_MAX_CHANNELS];
 	struct tern_steer steer;
+	/** @ptp: PTP clock and time stamping */
 	struct tern_ptp ptp;
 	bool open;
 	bool queues_up;
@@ -284,12 +275,28 @@ struct tern_net {
 	bool port_up;
 	struct delayed_work restart_work;
 	struct delayed_work refill_work;
+	/** @rules_work: creates ntuple rules that the device refused, with retries */
 	struct delayed_work rules_work;
+	/** @stats_work: refreshes @hw_counters */
 	struct work_struct stats_work;
+	/**
+	 * @hw_counters: counters of the device as last read, plus @counters_base;
+	 *	indexed by TERN_ETH_CNT_*
+	 */
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
+	/** @hw_syncp: lets readers of @hw_counters detect a write */
 	struct u64_stats_sync hw_syncp;
-	struct mutex counters_lock;	/* see above */
+	/**
+	 * @counters_lock: serializes writers of @hw_counters; protects the members
+	 *	below
+	 */
+	struct mutex counters_lock;
+	/** @counters_base: @hw_counters at the last reset, which clears the device's */
 	u64 counters_base[TERN_ETH_CNT_NUM];
+	/**
+	 * @counters_frozen: the netdev is detached, so the device's counters do not
+	 *	count on top of @counters_base
+	 */
 	bool counters_frozen;
 };
 
@@ -351,22 +358,37 @@ void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
 
 /* tern_stats.c */
-extern const struct netdev_stat_ops tern_stat_ops;
 void tern_stats_init(struct tern_net *net);
-void tern_stats_exit(struct tern_net *net);
+void tern_stats_read(const struct tern_stats *stats, const u64_stats_t *from,
+		     u64 *sum, unsigned int num);
+void tern_stats_sum_tx(const struct tern_net *net, unsigned int first, u64 *sum);
 void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum);
 void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
+
+/* tern_counters.c */
+void tern_counters_init(struct tern_net *net);
+void tern_counters_exit(struct tern_net *net);
 int tern_net_query_counters(struct tern_net *net, u64 *counters);
 void tern_net_freeze_counters(struct tern_net *net);
 void tern_net_thaw_counters(struct tern_net *net);
+void tern_get_all_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
+
+/* tern_ethtool_stats.c */
+extern const struct netdev_stat_ops tern_stat_ops;
+void tern_get_strings(struct net_device *netdev, u32 set, u8 *data);
+int tern_get_sset_count(struct net_device *netdev, int set);
+void tern_get_ethtool_stats(struct net_device *netdev,
+			    struct ethtool_stats *stats, u64 *data);
+void tern_get_eth_mac_stats(struct net_device *netdev,
+			    struct ethtool_eth_mac_stats *stats);
+void tern_get_rmon_stats(struct net_device *netdev,
+			 struct ethtool_rmon_stats *stats,
+			 const struct ethtool_rmon_hist_range **ranges);
 
 /* tern_cq.c */
 int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size);
-int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq,
-		       const struct tern_moderation *moderation);
+int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq);
 void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq);
-int tern_net_cq_moderate(struct tern_net *net, const struct tern_net_cq *cq,
-			 u16 usecs, u16 frames);
 const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq);
 void tern_net_cq_release(struct tern_net_cq *cq);
 void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq);
@@ -395,9 +417,7 @@ void tern_net_down(struct tern_net *net);
 void tern_net_restart_work(struct work_struct *work);
 int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
 int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
-#if IS_ENABLED(CONFIG_KUNIT)
 int tern_net_poll(struct napi_struct *napi, int budget);
-#endif
 
 /* tern_tx.c */
 int tern_tx_alloc(struct tern_channel *ch, u8 log_size);
@@ -407,20 +427,18 @@ void tern_tx_destroy(struct tern_channel *ch);
 void tern_tx_poll(struct tern_channel *ch, int budget);
 u32 tern_tx_room(const struct tern_tx *tx);
 u32 tern_tx_spare(const struct tern_channel *ch);
+void tern_tx_submit(struct tern_channel *ch);
 void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
 		   enum tern_tx_mapping mapping);
 void tern_tx_write_offload(struct tern_tx *tx, u32 index,
 			   const struct tern_eth_offload *offload);
 void tern_tx_end(struct tern_tx *tx, u32 end);
-void tern_tx_submit(struct tern_channel *ch);
-int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
+void tern_tx_unwind(struct tern_channel *ch, u32 end);
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
 netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
 				      netdev_features_t features);
-#if IS_ENABLED(CONFIG_KUNIT)
 bool tern_tx_offload(const struct sk_buff *skb, struct tern_eth_offload *offload);
 void tern_tx_account(const struct sk_buff *skb, u64 *count);
-#endif
 
 /* tern_rx.c */
 bool tern_rx_fits(const struct tern_net_config *config);
@@ -431,30 +449,28 @@ void tern_rx_destroy(struct tern_channel *ch);
 void tern_rx_fill(struct tern_channel *ch, gfp_t gfp);
 bool tern_rx_is_low(const struct tern_rx *rx);
 int tern_rx_poll(struct tern_channel *ch, int budget);
-#if IS_ENABLED(CONFIG_KUNIT)
-struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
-				      const struct tern_net_config *config);
-#endif
 
 /* tern_gro.c */
+netdev_features_t tern_fix_features(struct net_device *netdev,
+				    netdev_features_t features);
 bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *count);
 
 /* tern_xdp.c */
-
-/* An XDP buffer with the data of metadata functions; the first member is @xdp. */
-struct tern_xdp_buff {
-	struct xdp_buff xdp;
-	struct tern_channel *ch;
-	const struct tern_cqe *cqe;
-};
-
 extern const struct xdp_metadata_ops tern_xdp_metadata_ops;
-int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
+int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
 int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
 		  u32 flags);
+bool tern_xdp_run(struct tern_channel *ch, struct tern_xdp_buff *buff, u64 *count);
+void tern_xdp_flush(struct tern_channel *ch);
+
+/* tern_xdp_setup.c */
+bool tern_xdp_fits(const struct tern_net *net, const struct tern_net_config *config);
+int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
 int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags);
+void tern_xdp_set_features(struct net_device *netdev);
 
 /* tern_coalesce.c */
+int tern_moderate_new(struct tern_channel *ch, const struct tern_net_cq *cq);
 void tern_dim_init(struct tern_channel *ch);
 void tern_dim_update(struct tern_channel *ch);
 void tern_dim_stop(struct tern_channel *ch);

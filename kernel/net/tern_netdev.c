@@ -5,8 +5,6 @@
  * its netdev.
  */
 
-#include <kunit/visibility.h>
-#include <linux/bpf.h>
 #include <linux/cpumask.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
@@ -51,7 +49,7 @@ static int tern_net_open(struct net_device *netdev)
 	struct tern_queues *queues;
 	int err;
 
-	/* After a reset there may be fewer vectors. */
+	/* After a reset the device may have fewer queues. */
 	net->config.channels = min(net->config.channels, tern_max_channels(net));
 	net->config.frame_len = tern_frame_len(netdev->mtu);
 	queues = tern_queues_alloc(net, &net->config);
@@ -97,14 +95,6 @@ static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 	schedule_delayed_work(&net->restart_work, 0);
 }
 
-/* XDP programs without fragments need each frame in one buffer. */
-static bool tern_mtu_fits_xdp(struct tern_net *net, const struct tern_net_config *config)
-{
-	return !net->xdp_prog || tern_rx_fits(config) ||
-	       (net->xdp_prog->aux->xdp_has_frags &&
-		config->rx_flags & TERN_ETH_QF_SCATTER);
-}
-
 static int tern_change_mtu(struct net_device *netdev, int mtu)
 {
 	struct tern_net *net = netdev_priv(netdev);
@@ -113,8 +103,7 @@ static int tern_change_mtu(struct net_device *netdev, int mtu)
 
 	config = net->config;
 	config.frame_len = tern_frame_len(mtu);
-	if (!tern_mtu_fits_xdp(net, &config) ||
-	    !tern_xsk_fits(net, &config, net->xdp_prog))
+	if (!tern_xdp_fits(net, &config))
 		return -EINVAL;
 	if (!net->open) {
 		net->config = config;
@@ -137,23 +126,17 @@ static int tern_change_mtu(struct net_device *netdev, int mtu)
 /* TERN_ETH_QF_* of receive queues with @features. */
 static u8 tern_rx_flags(const struct tern_net *net, netdev_features_t features)
 {
+	u8 flags = TERN_ETH_QF_SCATTER;
+
 	if (!tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD))
 		return 0;
-	return TERN_ETH_QF_SCATTER |
-	       (features & NETIF_F_GRO_HW ? TERN_ETH_QF_COALESCE : 0) |
-	       (features & NETIF_F_HW_VLAN_CTAG_RX ? TERN_ETH_QF_STRIP_VLAN : 0) |
-	       (features & NETIF_F_RXFCS ? TERN_ETH_QF_KEEP_FCS : 0);
-}
-
-/* XDP and RXFCS need frames as received, so no HW-GRO. */
-static netdev_features_t tern_fix_features(struct net_device *netdev,
-					   netdev_features_t features)
-{
-	struct tern_net *net = netdev_priv(netdev);
-
-	if (net->config.xdp || features & NETIF_F_RXFCS)
-		features &= ~NETIF_F_GRO_HW;
-	return features;
+	if (features & NETIF_F_HW_VLAN_CTAG_RX)
+		flags |= TERN_ETH_QF_STRIP_VLAN;
+	if (features & NETIF_F_RXFCS)
+		flags |= TERN_ETH_QF_KEEP_FCS;
+	if (features & NETIF_F_GRO_HW)
+		flags |= TERN_ETH_QF_COALESCE;
+	return flags;
 }
 
 static int tern_set_features(struct net_device *netdev, netdev_features_t features)
@@ -239,7 +222,7 @@ static const struct net_device_ops tern_netdev_ops = {
 	.ndo_validate_addr	= eth_validate_addr,
 	.ndo_change_mtu		= tern_change_mtu,
 	.ndo_tx_timeout		= tern_tx_timeout,
-	.ndo_get_stats64	= tern_get_stats64,
+	.ndo_get_stats64	= tern_get_all_stats64,
 	.ndo_features_check	= tern_features_check,
 	.ndo_fix_features	= tern_fix_features,
 	.ndo_set_features	= tern_set_features,
@@ -265,8 +248,6 @@ int tern_net_alloc(struct tern_dev *tdev)
 	netdev->netdev_ops = &tern_netdev_ops;
 	netdev->ethtool_ops = &tern_ethtool_ops;
 	netdev->stat_ops = &tern_stat_ops;
-	netdev->xdp_metadata_ops = &tern_xdp_metadata_ops;
-	netdev->xdp_zc_max_segs = TERN_XSK_MAX_SEGS;
 	netdev->watchdog_timeo = TERN_TX_TIMEOUT;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 
@@ -276,16 +257,15 @@ int tern_net_alloc(struct tern_dev *tdev)
 	mutex_init(&net->link_lock);
 	tern_steer_init(net);
 	tern_stats_init(net);
+	tern_counters_init(net);
 	tern_ptp_init(net);
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
 	INIT_DELAYED_WORK(&net->refill_work, tern_queues_refill_work);
-	INIT_DELAYED_WORK(&net->rules_work, tern_steer_rules_work);
 
 	tdev->net = net;
 	tdev->core.netdev = netdev;
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_alloc);
 
 /*
  * The network device must have no users. Its work items may still be queued:
@@ -295,13 +275,11 @@ void tern_net_free(struct tern_net *net)
 {
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
-	disable_delayed_work_sync(&net->rules_work);
-	tern_stats_exit(net);
-	tern_ntuple_free(net);
+	tern_steer_exit(net);
+	tern_counters_exit(net);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
 
 /* Features that need TERN_CAP_ETH_OFFLOAD. */
 #define TERN_OFFLOADS	(NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO6 | NETIF_F_TSO_ECN | \
@@ -310,9 +288,6 @@ EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
 static void tern_net_set_features(struct tern_net *net)
 {
 	netdev_features_t hw = NETIF_F_SG, on = NETIF_F_SG | NETIF_F_HIGHDMA;
-	xdp_features_t xdp = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
-			     NETDEV_XDP_ACT_NDO_XMIT | NETDEV_XDP_ACT_NDO_XMIT_SG |
-			     NETDEV_XDP_ACT_XSK_ZEROCOPY;
 	struct net_device *netdev = net->netdev;
 
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD)) {
@@ -321,8 +296,6 @@ static void tern_net_set_features(struct tern_net *net)
 		on |= hw;
 		/* The device numbers the IPv4 packets of a segmented frame. */
 		hw |= NETIF_F_TSO_MANGLEID | NETIF_F_RXFCS;
-		xdp |= NETDEV_XDP_ACT_RX_SG;
-		netdev->xsk_tx_metadata_ops = &tern_xsk_tx_metadata_ops;
 		netif_set_tso_max_size(netdev, TERN_ETH_MAX_TSO);
 	}
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD) &&
@@ -332,7 +305,8 @@ static void tern_net_set_features(struct tern_net *net)
 	}
 	if (tern_net_has_cap(net, TERN_CAP_STEERING)) {
 		hw |= NETIF_F_RXHASH;
-		on |= NETIF_F_RXHASH | NETIF_F_NTUPLE;
+		on |= NETIF_F_RXHASH;
+		on |= NETIF_F_NTUPLE;
 	}
 	if (tern_net_has_cap(net, TERN_CAP_VLAN))
 		on |= NETIF_F_HW_VLAN_CTAG_FILTER;
@@ -341,7 +315,7 @@ static void tern_net_set_features(struct tern_net *net)
 	/* Checksums are by offset, so inner ones are possible, too. */
 	netdev->hw_enc_features = on & (NETIF_F_HW_CSUM | NETIF_F_SG | NETIF_F_HIGHDMA);
 	netdev->vlan_features = on & (TERN_OFFLOADS | NETIF_F_SG | NETIF_F_HIGHDMA);
-	xdp_set_features_flag(netdev, xdp);
+	tern_xdp_set_features(netdev);
 }
 
 /* The configuration until the user changes it. */
@@ -395,14 +369,12 @@ int tern_net_register(struct tern_net *net)
 		tern_ptp_unregister(net);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_register);
 
 void tern_net_unregister(struct tern_net *net)
 {
 	unregister_netdev(net->netdev);
 	tern_ptp_unregister(net);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_unregister);
 
 /* Before a reset: keeps the interface configured but inactive. */
 void tern_net_detach(struct tern_net *net)
@@ -416,7 +388,6 @@ void tern_net_detach(struct tern_net *net)
 		tern_net_stop(netdev);
 	rtnl_unlock();
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_detach);
 
 /* After a reset: reopens the interface with its configuration. */
 void tern_net_attach(struct tern_net *net)
@@ -431,4 +402,3 @@ void tern_net_attach(struct tern_net *net)
 	netif_device_attach(netdev);
 	rtnl_unlock();
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_attach);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* ntuple rules: flows of the device that ethtool creates. */
 
-#include <kunit/visibility.h>
 #include <linux/ethtool.h>
 #include <linux/etherdevice.h>
 #include <linux/in.h>
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 
+#include "tern_flow.h"
 #include "tern_net.h"
 
 /* A rule. Its location is that of @spec. */
@@ -129,7 +129,7 @@ static void tern_ntuple_mask(struct tern_cmd_create_flow *cmd)
 }
 
 /* Fills in the layers, values and masks of a rule. */
-VISIBLE_IF_KUNIT int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
+int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
 					 struct tern_cmd_create_flow *cmd)
 {
 	u16 layers = TERN_LAYER_ETH;
@@ -180,7 +180,6 @@ VISIBLE_IF_KUNIT int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec
 	tern_ntuple_mask(cmd);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_ntuple_convert);
 
 /* The channel to which a rule sends frames, or TERN_NO_CHANNEL. */
 static unsigned int tern_rule_channel(struct tern_net *net, const struct tern_rule *rule)

@@ -4,6 +4,7 @@
 #include <linux/ethtool.h>
 #include <linux/ktime.h>
 #include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
 
 #include "tern_net.h"
 
@@ -40,6 +41,16 @@ u64 tern_ptp_time(struct tern_net *net, u64 device_ns)
 		ns = timecounter_cyc2time(&ptp->tc, device_ns);
 	} while (read_seqretry(&ptp->lock, seq));
 	return ns;
+}
+
+/* Reports when a frame was sent. */
+void tern_ptp_stamp_tx(struct tern_net *net, struct sk_buff *skb, u64 device_ns)
+{
+	struct skb_shared_hwtstamps stamps = {
+		.hwtstamp = ns_to_ktime(tern_ptp_time(net, device_ns)),
+	};
+
+	skb_tstamp_tx(skb, &stamps);
 }
 
 static int tern_ptp_adjfine(struct ptp_clock_info *info, long scaled_ppm)

@@ -9,6 +9,7 @@
 #include <linux/timecounter.h>
 
 struct kernel_ethtool_ts_info;
+struct sk_buff;
 struct tern_net;
 
 /**
@@ -34,6 +35,7 @@ int tern_ptp_register(struct tern_net *net);
 void tern_ptp_unregister(struct tern_net *net);
 void tern_ptp_reset(struct tern_net *net);
 u64 tern_ptp_time(struct tern_net *net, u64 device_ns);
+void tern_ptp_stamp_tx(struct tern_net *net, struct sk_buff *skb, u64 device_ns);
 int tern_hwtstamp_get(struct net_device *netdev, struct kernel_hwtstamp_config *config);
 int tern_hwtstamp_set(struct net_device *netdev, struct kernel_hwtstamp_config *config,
 		      struct netlink_ext_ack *extack);

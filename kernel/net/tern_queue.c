@@ -4,8 +4,6 @@
  * enabled while they exist.
  */
 
-#include <kunit/static_stub.h>
-#include <kunit/visibility.h>
 #include <linux/cpumask.h>
 #include <linux/etherdevice.h>
 #include <linux/rtnetlink.h>
@@ -25,30 +23,25 @@
 unsigned int tern_max_channels(const struct tern_net *net)
 {
 	unsigned int queues = le16_to_cpu(net->tdev->caps.max_eth_queues);
-	unsigned int vectors = max(net->tdev->num_vectors, 2U) - 1;
 
-	KUNIT_STATIC_STUB_REDIRECT(tern_max_channels, net);
 	/* Without RSS, all frames go to one queue. */
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return 1;
-	return clamp(min(queues, vectors), 1U, TERN_MAX_CHANNELS);
+	return clamp(queues, 1, net->tdev->max_channels);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_max_channels);
 
-VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
+int tern_net_poll(struct napi_struct *napi, int budget)
 {
 	struct tern_channel *ch = container_of(napi, struct tern_channel, napi);
 	struct tern_net *net = ch->net;
-	bool more;
 	int done;
 
 	tern_tx_poll(ch, budget);
 	/* netpoll only needs transmit completions. */
 	if (!budget)
 		return 0;
-	more = ch->tx.xsk_pool && tern_xsk_tx(ch);
 	done = tern_rx_poll(ch, budget);
-	if (more)
+	if (ch->tx.xsk_pool && tern_xsk_tx(ch))
 		return budget;
 	if (done < budget && napi_complete_done(napi, done)) {
 		tern_dim_update(ch);
@@ -57,7 +50,6 @@ VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
 	}
 	return done;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_poll);
 
 static int tern_channel_irq(const struct tern_channel *ch)
 {
@@ -165,12 +157,11 @@ static void tern_channel_napi_start(struct tern_channel *ch)
 static void tern_channel_start(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
-	struct netdev_queue *txq = tern_txq(ch);
 
 	/* Senders of XDP frames that see the flag under the lock see the new queue, too. */
-	__netif_tx_lock_bh(txq);
+	__netif_tx_lock_bh(tern_txq(ch));
 	WRITE_ONCE(ch->up, true);
-	__netif_tx_unlock_bh(txq);
+	__netif_tx_unlock_bh(tern_txq(ch));
 	tern_channel_napi_start(ch);
 	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
@@ -196,7 +187,14 @@ static void tern_channel_stop(struct tern_channel *ch)
 /* Creates both queues of a channel. On failure, one may exist. */
 static int tern_channel_create(struct tern_channel *ch, const struct tern_net_config *config)
 {
-	return tern_tx_create(ch) ?: tern_rx_create(ch, config);
+	int err;
+
+	err = tern_tx_create(ch);
+	if (!err)
+		err = tern_xsk_rx_start(ch);
+	if (!err)
+		err = tern_rx_create(ch, config);
+	return err;
 }
 
 /* Destroys the queues that exist in the device. */
@@ -204,6 +202,7 @@ static void tern_channel_destroy(struct tern_channel *ch)
 {
 	tern_rx_destroy(ch);
 	tern_tx_destroy(ch);
+	tern_xsk_rx_stop(&ch->rx);
 }
 
 static void tern_queues_destroy(struct tern_queues *queues)
@@ -532,4 +531,3 @@ int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 
 	tern_net_restart(net);
 	return err;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_net_set_xsk_pool);

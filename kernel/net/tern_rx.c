@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Receive queues. */
 
-#include <kunit/static_stub.h>
-#include <kunit/visibility.h>
-#include <linux/bpf.h>
-#include <linux/bpf_trace.h>
 #include <linux/dma-mapping.h>
 #include <linux/etherdevice.h>
-#include <linux/filter.h>
 #include <linux/if_vlan.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -31,27 +26,18 @@ struct tern_rx_layout {
 	u32 buf_size;
 };
 
-/* What became of a frame that a program has seen. */
-enum tern_xdp_result {
-	TERN_XDP_PASS,
-	TERN_XDP_CONSUMED,
-	TERN_XDP_REDIRECTED,
-	TERN_XDP_TRANSMITTED,
-};
-
-/* A coalesced packet must fit into an skb. */
+/* A frame must fit into an skb. */
 static_assert(TERN_ETH_MAX_RXD - 1 <= MAX_SKB_FRAGS);
 
-/*
- * A frame that is longer than a page takes several buffers if the device supports
- * that. Coalesced packets have buffers of another size.
- */
+/* A frame that is longer than a page takes several buffers if the device supports that. */
 static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config)
 {
 	struct tern_rx_layout layout = {
-		.headroom = config->xdp ? XDP_PACKET_HEADROOM : TERN_RX_HEADROOM,
+		.headroom = TERN_RX_HEADROOM,
 	};
 
+	if (config->xdp)
+		layout.headroom = XDP_PACKET_HEADROOM;
 	layout.buf_len = config->frame_len;
 	if (config->rx_flags & TERN_ETH_QF_KEEP_FCS)
 		layout.buf_len += ETH_FCS_LEN;
@@ -59,7 +45,9 @@ static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config
 	if (config->rx_flags & TERN_ETH_QF_COALESCE) {
 		layout.buf_size = TERN_RX_COALESCE_SIZE;
 		layout.buf_len = SKB_WITH_OVERHEAD(TERN_RX_COALESCE_SIZE) - layout.headroom;
-	} else if (layout.buf_size > PAGE_SIZE && config->rx_flags & TERN_ETH_QF_SCATTER) {
+		return layout;
+	}
+	if (layout.buf_size > PAGE_SIZE && config->rx_flags & TERN_ETH_QF_SCATTER) {
 		layout.buf_size = PAGE_SIZE;
 		layout.buf_len = SKB_WITH_OVERHEAD(PAGE_SIZE) - layout.headroom;
 	}
@@ -124,18 +112,23 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 /* Whether so few buffers are posted that process context must allocate some. */
 bool tern_rx_is_low(const struct tern_rx *rx)
 {
-	return !rx->xsk_pool && tern_ring_used(rx->pi, rx->ci) < BIT(rx->log_size) / 2;
+	if (rx->xsk_pool)
+		return false;
+	return tern_ring_used(rx->pi, rx->ci) < BIT(rx->log_size) / 2;
 }
 
 /* Frees @num buffers from index rx->ci on. */
 static void tern_rx_put(struct tern_rx *rx, u32 num, bool napi)
 {
+	struct tern_rx_slot *slot;
+
 	for (; num; num--, rx->ci++) {
-		if (rx->xsk_pool)
-			xsk_buff_free(tern_rx_slot(rx, rx->ci)->xdp);
-		else
-			page_pool_put_full_page(rx->pool, tern_rx_slot(rx, rx->ci)->page,
-						napi);
+		slot = tern_rx_slot(rx, rx->ci);
+		if (rx->xsk_pool) {
+			xsk_buff_free(slot->xdp);
+			continue;
+		}
+		page_pool_put_full_page(rx->pool, slot->page, napi);
 	}
 }
 
@@ -180,6 +173,8 @@ static struct sk_buff *tern_rx_build_skb(struct tern_channel *ch, struct xdp_buf
 	skb_frag_t *frag;
 	unsigned int i;
 
+	if (ch->rx.xsk_pool)
+		return tern_xsk_rx_build_skb(ch, xdp);
 	/* build_skb() clears the count, but not the array. */
 	if (unlikely(xdp_buff_has_frags(xdp)))
 		nr_frags = xdp_get_shared_info_from_buff(xdp)->nr_frags;
@@ -202,15 +197,12 @@ static struct sk_buff *tern_rx_build_skb(struct tern_channel *ch, struct xdp_buf
 	return skb;
 }
 
-/*
- * Takes over the device's results for a frame. Returns false if they are impossible.
- */
-static bool tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
+/* Takes over the device's results for a frame. */
+static void tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 			    const struct tern_cqe *cqe, u64 *count)
 {
 	struct net_device *netdev = ch->net->netdev;
 	u16 hash = le16_to_cpu(cqe->pkey_index);
-	u32 coalesced = le32_to_cpu(cqe->srqn);
 
 	if (cqe->flags & TERN_CQE_F_L4_OK && netdev->features & NETIF_F_RXCSUM) {
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
@@ -229,88 +221,26 @@ static bool tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 			ns_to_ktime(tern_ptp_time(ch->net, le64_to_cpu(cqe->timestamp)));
 	skb_record_rx_queue(skb, ch->index);
 	skb->protocol = eth_type_trans(skb, netdev);
-	return !coalesced ||
-	       tern_gro_complete(skb, coalesced, READ_ONCE(ch->rx.frame_len), count);
 }
 
-/* Sends a buffer of the channel's own receive queue. */
-static bool tern_rx_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
+/* Passes a frame to the network stack. */
+static void tern_rx_pass(struct tern_channel *ch, struct tern_xdp_buff *buff, u64 *count)
 {
-	struct xdp_frame *frame;
+	struct sk_buff *skb = tern_rx_build_skb(ch, &buff->xdp);
 
-	if (ch->rx.xsk_pool)
-		return tern_xsk_tx_buff(ch, xdp);
-	frame = xdp_convert_buff_to_frame(xdp);
-	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
-}
-
-static void tern_rx_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
-{
-	if (ch->rx.xsk_pool)
-		xsk_buff_free(xdp);
-	else
-		xdp_return_buff(xdp);
-}
-
-/* Runs the program and executes its verdict. NAPI context. */
-static enum tern_xdp_result tern_rx_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
-					    struct tern_xdp_buff *buff)
-{
-	struct net_device *netdev = ch->net->netdev;
-	struct xdp_buff *xdp = &buff->xdp;
-	u32 verdict;
-
-	verdict = bpf_prog_run_xdp(prog, xdp);
-	switch (verdict) {
-	case XDP_PASS:
-		return TERN_XDP_PASS;
-	case XDP_TX:
-		if (tern_rx_xdp_transmit(ch, xdp))
-			return TERN_XDP_TRANSMITTED;
-		break;
-	case XDP_REDIRECT:
-		if (!xdp_do_redirect(netdev, xdp, prog))
-			return TERN_XDP_REDIRECTED;
-		break;
-	case XDP_DROP:
-		tern_rx_xdp_drop(ch, xdp);
-		return TERN_XDP_CONSUMED;
-	default:
-		bpf_warn_invalid_xdp_action(netdev, prog, verdict);
-		break;
-	case XDP_ABORTED:
-		break;
-	}
-	trace_xdp_exception(netdev, prog, verdict);
-	tern_rx_xdp_drop(ch, xdp);
-	return TERN_XDP_CONSUMED;
-}
-
-/* Passes a frame to the XDP program, then to the stack. */
-static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_prog *prog,
-					  struct tern_xdp_buff *buff, u64 *count)
-{
-	enum tern_xdp_result result = TERN_XDP_PASS;
-	struct sk_buff *skb;
-
-	if (prog) {
-		result = tern_rx_xdp_run(ch, prog, buff);
-		if (result != TERN_XDP_PASS)
-			return result;
-	}
-	skb = ch->rx.xsk_pool ? tern_xsk_rx_build_skb(ch, &buff->xdp) :
-				tern_rx_build_skb(ch, &buff->xdp);
 	if (unlikely(!skb)) {
 		count[TERN_RX_STAT_ALLOC_FAIL]++;
-		return TERN_XDP_PASS;
+		return;
 	}
-	if (unlikely(!tern_rx_offload(ch, skb, buff->cqe, count))) {
+	tern_rx_offload(ch, skb, buff->cqe, count);
+	if (unlikely(buff->cqe->srqn) &&
+	    !tern_gro_complete(skb, le32_to_cpu(buff->cqe->srqn),
+			       READ_ONCE(ch->rx.frame_len), count)) {
 		count[TERN_RX_STAT_ERRORS]++;
 		kfree_skb(skb);
-		return TERN_XDP_PASS;
+		return;
 	}
 	napi_gro_receive(&ch->napi, skb);
-	return TERN_XDP_PASS;
 }
 
 /* Number of buffers that @cqe completes, or 0 if that is impossible. */
@@ -342,46 +272,24 @@ static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe
 	       num == DIV_ROUND_UP(len, rx->buf_len);
 }
 
-static void tern_rx_count(u64 *count, enum tern_xdp_result result)
-{
-	switch (result) {
-	case TERN_XDP_CONSUMED:
-		count[TERN_RX_STAT_XDP_DROP]++;
-		break;
-	case TERN_XDP_REDIRECTED:
-		count[TERN_RX_STAT_XDP_REDIRECT]++;
-		break;
-	case TERN_XDP_TRANSMITTED:
-		count[TERN_RX_STAT_XDP_TX]++;
-		break;
-	case TERN_XDP_PASS:
-		break;
-	}
-}
-
-/* Posts buffers after a poll. Returns true if the caller must poll again for more. */
-static bool tern_rx_refill(struct tern_channel *ch)
+/* Posts buffers after a poll. */
+static void tern_rx_refill(struct tern_channel *ch)
 {
 	struct tern_rx *rx = &ch->rx;
 
-	if (rx->xsk_pool)
-		return tern_xsk_rx_refill(rx);
 	if (tern_ring_free(rx->pi, rx->ci, rx->log_size) >= TERN_RX_BATCH)
 		tern_rx_fill(ch, GFP_ATOMIC | __GFP_NOWARN);
 	/* Under memory pressure, process context can wait for memory. */
 	if (unlikely(tern_rx_is_low(rx)))
 		schedule_delayed_work(&ch->net->refill_work, 0);
-	return false;
 }
 
 /* Handles a received frame. Returns false if the device is faulty. */
-static bool tern_rx_one(struct tern_channel *ch, struct bpf_prog *prog,
-			const struct tern_cqe *cqe, u64 *count, bool *redirected)
+static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64 *count)
 {
 	struct tern_xdp_buff local, *buff = &local;
 	u32 len = le32_to_cpu(cqe->byte_len);
 	struct tern_rx *rx = &ch->rx;
-	enum tern_xdp_result result;
 	u32 num;
 
 	num = tern_rx_num_buffers(rx, cqe);
@@ -398,43 +306,42 @@ static bool tern_rx_one(struct tern_channel *ch, struct bpf_prog *prog,
 		buff = tern_xsk_rx_collect(rx, len, num);
 	else
 		tern_rx_collect(rx, &buff->xdp, len, num);
-	buff->ch = ch;
 	buff->cqe = cqe;
-	result = tern_rx_frame(ch, prog, buff, count);
-	if (prog)
-		tern_rx_count(count, result);
-	*redirected |= result == TERN_XDP_REDIRECTED;
+	buff->ch = ch;
+	if (!tern_xdp_run(ch, buff, count))
+		return true;
+	tern_rx_pass(ch, buff, count);
 	return true;
 }
 
 int tern_rx_poll(struct tern_channel *ch, int budget)
 {
 	struct tern_stats *stats = &ch->net->stats[ch->index];
-	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
 	u64 count[TERN_RX_STAT_NUM] = {};
 	struct tern_rx *rx = &ch->rx;
 	const struct tern_cqe *cqe;
-	bool redirected = false;
 	int done = 0;
 
 	while (done < budget && (cqe = tern_net_cq_peek(&rx->cq))) {
 		rx->cq.ci++;
 		done++;
-		if (unlikely(!tern_rx_one(ch, prog, cqe, count, &redirected))) {
+		if (unlikely(!tern_rx_one(ch, cqe, count))) {
 			tern_net_fault(ch->net);
 			break;
 		}
 	}
-	if (redirected)
-		xdp_do_flush();
+	tern_xdp_flush(ch);
 	tern_net_cq_release(&rx->cq);
 	tern_stats_add(stats, stats->rx, count, TERN_RX_STAT_NUM);
-	return tern_rx_refill(ch) ? budget : done;
+	if (rx->xsk_pool)
+		return tern_xsk_rx_refill(rx) ? budget : done;
+	tern_rx_refill(ch);
+	return done;
 }
 
 /* Creates a pool of the buffers of a configuration. */
-VISIBLE_IF_KUNIT struct page_pool *
-tern_rx_pool_create(struct tern_channel *ch, const struct tern_net_config *config)
+static struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
+					     const struct tern_net_config *config)
 {
 	unsigned int order = get_order(tern_rx_layout(config).buf_size);
 	struct page_pool_params params = {
@@ -444,17 +351,17 @@ tern_rx_pool_create(struct tern_channel *ch, const struct tern_net_config *confi
 		.nid = NUMA_NO_NODE,
 		.dev = tern_dma_dev(ch->net->tdev),
 		.napi = &ch->napi,
-		/* XDP_TX sends the buffers. */
-		.dma_dir = config->xdp ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE,
+		.dma_dir = DMA_FROM_DEVICE,
 		.max_len = PAGE_SIZE << order,
 		.netdev = ch->net->netdev,
 		.queue_idx = ch->index,
 	};
 
-	KUNIT_STATIC_STUB_REDIRECT(tern_rx_pool_create, ch, config);
+	/* XDP_TX sends the buffers. */
+	if (config->xdp)
+		params.dma_dir = DMA_BIDIRECTIONAL;
 	return page_pool_create(&params);
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_rx_pool_create);
 
 static int tern_rx_alloc_pool(struct tern_channel *ch, const struct tern_net_config *config)
 {
@@ -546,33 +453,24 @@ int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config
 
 	rx->flags = config->rx_flags;
 	rx->buf_len = tern_rx_layout(config).buf_len;
-	if (net->xsk_pools[ch->index]) {
-		/* A socket receives frames as on the wire. */
-		rx->flags &= ~TERN_ETH_QF_COALESCE;
-		err = tern_xsk_rx_start(ch, config, net->xsk_pools[ch->index]);
-		if (err)
-			return err;
-	}
+	if (rx->xsk_pool)
+		tern_xsk_rx_config(rx, config);
 	cmd.flags = rx->flags;
-	err = tern_net_cq_create(ch, &rx->cq, &net->rx_moderation);
+	err = tern_net_cq_create(ch, &rx->cq);
 	if (err)
-		goto stop_xsk;
+		return err;
 	memset(rx->buf.va, 0, rx->buf.size);
 	rx->pi = 0;
 	rx->ci = 0;
 	err = tern_eth_queue_create(net, &cmd, &rx->buf, &rx->cq, &rx->id);
-	if (err)
-		goto destroy_cq;
+	if (err) {
+		tern_net_cq_destroy(net, &rx->cq);
+		return err;
+	}
 	rx->created = true;
 	/* If the ring is not full, the first poll refills it. */
 	tern_rx_fill(ch, GFP_KERNEL);
 	return 0;
-
-destroy_cq:
-	tern_net_cq_destroy(net, &rx->cq);
-stop_xsk:
-	tern_xsk_rx_stop(rx);
-	return err;
 }
 
 void tern_rx_destroy(struct tern_channel *ch)
@@ -586,5 +484,4 @@ void tern_rx_destroy(struct tern_channel *ch)
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, rx->id);
 	tern_net_cq_destroy(net, &rx->cq);
 	tern_rx_put(rx, tern_ring_used(rx->pi, rx->ci), false);
-	tern_xsk_rx_stop(rx);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Receive side scaling and ntuple rules. All functions need RTNL. */
+/* Steering of received frames. All functions need RTNL. */
 #ifndef TERN_STEER_H
 #define TERN_STEER_H
 
@@ -9,26 +9,26 @@
 
 #include "tern_hw.h"
 
+#define TERN_RSS_KEY_SIZE	40
+
+#define TERN_RSS_L3	(TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP)
+#define TERN_RSS_L4	(TERN_RSS_L3 | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)
+
+#define TERN_NO_CHANNEL		UINT_MAX
 /* RSS groups of the network device, the default one included. */
 #define TERN_MAX_RSS		32
-#define TERN_RSS_KEY_SIZE	40
-#define TERN_NO_CHANNEL		UINT_MAX
 /* Rules of the network device. Their location is their priority. */
 #define TERN_MAX_RULES		1024
 #define TERN_RULE_PRIORITY	0x20000
 
 struct ethtool_ops;
-struct ethtool_rx_flow_spec;
-struct ethtool_rxfh_context;
-struct ethtool_rxfh_fields;
 struct ethtool_rxfh_param;
-struct ethtool_rxnfc;
 struct net_device;
 struct netlink_ext_ack;
 struct tern_net;
 struct work_struct;
 
-/* An RSS group: the default one, or the driver's part of an RSS context. */
+/* An RSS group. */
 struct tern_rss {
 	u32 id;			/* in the device, while @created */
 	bool created;
@@ -40,40 +40,63 @@ struct tern_rss {
 
 /**
  * struct tern_steer - steering of the network device
- * @rss: the default RSS group; the core has those of contexts
- * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL if there
- *	is none
- * @rules: rules, sorted by location
- * @num_rules: number of @rules
- * @num_waiting: number of @rules that wait because the device refused them or others
- * @waiting_channel: channel to which all of these lead, else TERN_NO_CHANNEL
- * @retry_delay: jiffies until the next attempt to create them
+ * @rss: the default RSS group
  */
 struct tern_steer {
 	struct tern_rss rss;
+	/**
+	 * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL
+	 *	if there is none
+	 */
 	unsigned int detached;
+	/** @rules: ntuple rules, sorted by location */
 	struct list_head rules;
+	/** @num_rules: number of @rules */
 	unsigned int num_rules;
+	/** @num_waiting: number of @rules that wait because the device refused them or others */
 	unsigned int num_waiting;
+	/** @waiting_channel: channel to which all of these lead, else TERN_NO_CHANNEL */
 	unsigned int waiting_channel;
+	/** @retry_delay: jiffies until the next attempt to create them */
 	unsigned long retry_delay;
 };
 
 /* tern_rss.c */
-void tern_steer_init(struct tern_net *net);
-int tern_steer_start(struct tern_net *net);
-void tern_steer_stop(struct tern_net *net);
-unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
-int tern_steer_detach(struct tern_net *net, unsigned int channel);
-int tern_steer_attach(struct tern_net *net);
-void tern_steer_rules_changed(struct tern_net *net);
-void tern_steer_rules_work(struct work_struct *work);
 void tern_rss_spread(struct tern_net *net, unsigned int channels);
+unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
+int tern_rss_create(struct tern_net *net, struct tern_rss *rss);
+void tern_rss_destroy(struct tern_net *net, struct tern_rss *rss);
+int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
+		    const struct tern_rss *next);
+int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
+		    const struct tern_rss *next);
+int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
+		   struct netlink_ext_ack *extack);
 u32 tern_get_rxfh_size(struct net_device *netdev);
 u32 tern_get_rxfh_key_size(struct net_device *netdev);
 int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param);
 int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 		  struct netlink_ext_ack *extack);
+
+/* tern_steer.c */
+void tern_steer_init(struct tern_net *net);
+int tern_steer_start(struct tern_net *net);
+void tern_steer_stop(struct tern_net *net);
+int tern_steer_detach(struct tern_net *net, unsigned int channel);
+int tern_steer_attach(struct tern_net *net);
+
+struct ethtool_rx_flow_spec;
+struct ethtool_rxfh_context;
+struct ethtool_rxfh_fields;
+struct ethtool_rxnfc;
+struct tern_cmd_create_flow;
+
+void tern_steer_exit(struct tern_net *net);
+void tern_steer_rules_changed(struct tern_net *net);
+
+/* tern_rss_ctx.c */
+u32 tern_rss_from_rxh(u64 data, u8 *fields);
+u64 tern_rss_to_rxh(u8 fields);
 int tern_get_rxfh_fields(struct net_device *netdev, struct ethtool_rxfh_fields *fields);
 int tern_set_rxfh_fields(struct net_device *netdev,
 			 const struct ethtool_rxfh_fields *fields,
@@ -86,12 +109,13 @@ int tern_modify_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_cont
 			     struct netlink_ext_ack *extack);
 int tern_remove_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
 			     u32 context, struct netlink_ext_ack *extack);
-#if IS_ENABLED(CONFIG_KUNIT)
-u32 tern_rss_from_rxh(u64 data, u8 *fields);
-u64 tern_rss_to_rxh(u8 fields);
-#endif
+int tern_rss_ctx_start(struct tern_net *net);
+void tern_rss_ctx_stop(struct tern_net *net);
+int tern_rss_ctx_modify(struct tern_net *net);
 
 /* tern_ntuple.c */
+int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
+			struct tern_cmd_create_flow *cmd);
 int tern_ntuple_sync(struct tern_net *net);
 void tern_ntuple_stop(struct tern_net *net);
 void tern_ntuple_detach(struct tern_net *net, unsigned int channel);
@@ -99,9 +123,5 @@ void tern_ntuple_free(struct tern_net *net);
 bool tern_ntuple_uses_rss(const struct tern_net *net, u32 context);
 int tern_ntuple_get(struct tern_net *net, struct ethtool_rxnfc *info, u32 *locations);
 int tern_ntuple_set(struct tern_net *net, struct ethtool_rxnfc *info);
-#if IS_ENABLED(CONFIG_KUNIT)
-int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
-			struct tern_cmd_create_flow *cmd);
-#endif
 
 #endif /* TERN_STEER_H */

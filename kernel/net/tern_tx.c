@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Transmit queues. */
 
-#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/if_vlan.h>
 #include <linux/skbuff.h>
@@ -9,7 +8,6 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <net/netdev_queues.h>
-#include <net/page_pool/helpers.h>
 #include <net/xdp_sock_drv.h>
 
 #include "tern_net.h"
@@ -63,7 +61,7 @@ static unsigned int tern_tx_header_len(const struct sk_buff *skb)
 }
 
 /* Builds the offload descriptor. Returns false if none is needed. */
-VISIBLE_IF_KUNIT bool tern_tx_offload(const struct sk_buff *skb,
+bool tern_tx_offload(const struct sk_buff *skb,
 				      struct tern_eth_offload *offload)
 {
 	u16 ops = 0;
@@ -89,7 +87,6 @@ VISIBLE_IF_KUNIT bool tern_tx_offload(const struct sk_buff *skb,
 	offload->ops = cpu_to_le16(ops);
 	return ops;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_tx_offload);
 
 /* Writes a descriptor of a frame that is not its last. */
 void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
@@ -124,7 +121,7 @@ void tern_tx_end(struct tern_tx *tx, u32 end)
 }
 
 /* Takes back the descriptors from that of tx->pi up to @end. */
-static void tern_tx_unwind(struct tern_channel *ch, u32 end)
+void tern_tx_unwind(struct tern_channel *ch, u32 end)
 {
 	while (end != ch->tx.pi)
 		tern_tx_unmap(ch->net, tern_tx_slot(&ch->tx, --end));
@@ -256,84 +253,8 @@ netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *ne
 	return vlan_features_check(skb, features);
 }
 
-/* Sends an XDP frame. The caller holds the queue's lock and kicks. */
-static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, bool pooled)
-{
-	enum tern_tx_mapping mapping = pooled ? TERN_TX_UNMAPPED : TERN_TX_SINGLE;
-	struct device *dev = tern_dma_dev(ch->net->tdev);
-	const struct skb_shared_info *sinfo = NULL;
-	struct tern_tx *tx = &ch->tx;
-	unsigned int i, parts = 1;
-	void *data = frame->data;
-	u32 len = frame->len;
-	u32 pi = tx->pi;
-	dma_addr_t dma;
-
-	if (unlikely(xdp_frame_has_frags(frame))) {
-		sinfo = xdp_get_shared_info_from_frame(frame);
-		parts += sinfo->nr_frags;
-	}
-	if (tern_tx_spare(ch) < parts || parts > TERN_ETH_MAX_TXD)
-		return -ENOSPC;
-
-	for (i = 0; i < parts; i++) {
-		if (i) {
-			data = skb_frag_address(&sinfo->frags[i - 1]);
-			len = skb_frag_size(&sinfo->frags[i - 1]);
-		}
-		if (pooled) {
-			dma = page_pool_get_dma_addr(virt_to_page(data)) +
-			      offset_in_page(data);
-			dma_sync_single_for_device(dev, dma, len, DMA_BIDIRECTIONAL);
-		} else {
-			dma = dma_map_single(dev, data, len, DMA_TO_DEVICE);
-			if (dma_mapping_error(dev, dma))
-				goto unwind;
-		}
-		tern_tx_write(tx, pi++, dma, len, mapping);
-	}
-	tern_tx_slot(tx, pi - 1)->owner = TERN_TX_XDP;
-	tern_tx_slot(tx, pi - 1)->frame = frame;
-	tern_tx_end(tx, pi);
-	return 0;
-
-unwind:
-	tern_tx_unwind(ch, pi);
-	return -ENOMEM;
-}
-
-/**
- * tern_tx_xdp() - send XDP frames
- * @ch: the channel, whose transmit queue the network stack uses, too
- * @frames: the frames
- * @num: number of @frames
- * @pooled: the frames are buffers of a receive queue with an XDP program
- *
- * The channel may have stopped, or be about to if its own NAPI calls. Softirqs are
- * disabled.
- *
- * Return: the number of frames that were taken.
- */
-int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled)
-{
-	struct netdev_queue *txq = tern_txq(ch);
-	int n = 0;
-
-	__netif_tx_lock(txq, smp_processor_id());
-	/* Stopping the channel takes this lock after it has cleared the flag. */
-	if (READ_ONCE(ch->up)) {
-		txq_trans_cond_update(txq);
-		while (n < num && !tern_tx_xdp_frame(ch, frames[n], pooled))
-			n++;
-		if (n)
-			tern_tx_submit(ch);
-	}
-	__netif_tx_unlock(txq);
-	return n;
-}
-
 /* Adds a completed frame to @count, TERN_TX_STAT_*. */
-VISIBLE_IF_KUNIT void tern_tx_account(const struct sk_buff *skb, u64 *count)
+void tern_tx_account(const struct sk_buff *skb, u64 *count)
 {
 	unsigned int segs = 1, bytes = skb->len;
 
@@ -352,28 +273,22 @@ VISIBLE_IF_KUNIT void tern_tx_account(const struct sk_buff *skb, u64 *count)
 	count[TERN_TX_STAT_PACKETS] += segs;
 	count[TERN_TX_STAT_BYTES] += bytes;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_tx_account);
 
-/* Completed frames. XDP frames are not accounted in BQL. */
+/* Completed frames. */
 struct tern_tx_done {
 	unsigned int packets;
-	unsigned int bytes;	/* of the network stack */
+	unsigned int bytes;	/* as accounted in BQL */
 };
 
 static void tern_tx_complete_skb(struct tern_channel *ch, struct sk_buff *skb,
 				 const struct tern_cqe *cqe, int budget,
 				 struct tern_tx_done *done, u64 *count)
 {
-	u64 device_ns = le64_to_cpu(cqe->timestamp);
-	struct skb_shared_hwtstamps stamps = {};
-
 	done->bytes += skb->len;
 	if (likely(cqe->status == TERN_CQE_SUCCESS)) {
 		tern_tx_account(skb, count);
-		if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS)) {
-			stamps.hwtstamp = ns_to_ktime(tern_ptp_time(ch->net, device_ns));
-			skb_tstamp_tx(skb, &stamps);
-		}
+		if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS))
+			tern_ptp_stamp_tx(ch->net, skb, le64_to_cpu(cqe->timestamp));
 	} else {
 		count[TERN_TX_STAT_ERRORS]++;
 	}
@@ -474,10 +389,7 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 	return true;
 }
 
-/*
- * Frees sent frames. netpoll calls this without a budget, also with interrupts
- * disabled: then XDP frames, and all frames after them, stay.
- */
+/* Frees sent frames. netpoll calls this without a budget, also with interrupts disabled. */
 void tern_tx_poll(struct tern_channel *ch, int budget)
 {
 	struct tern_stats *stats = &ch->net->stats[ch->index];
@@ -488,6 +400,7 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 	u32 ci = tx->ci;
 
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+		/* Without a budget, XDP frames, and all frames after them, stay. */
 		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, cqe))
 			break;
 		/* With this status the device has stopped the queue. */
@@ -552,7 +465,7 @@ int tern_tx_create(struct tern_channel *ch)
 	struct tern_tx *tx = &ch->tx;
 	int err;
 
-	err = tern_net_cq_create(ch, &tx->cq, &net->tx_moderation);
+	err = tern_net_cq_create(ch, &tx->cq);
 	if (err)
 		return err;
 	memset(tx->buf.va, 0, tx->buf.size);

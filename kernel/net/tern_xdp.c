@@ -1,22 +1,102 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * XDP: programs, their metadata, pools of AF_XDP sockets, and frames from other
- * devices.
- */
+/* XDP programs and their frames. */
 
 #include <linux/bpf.h>
+#include <linux/bpf_trace.h>
 #include <linux/dma-mapping.h>
 #include <linux/filter.h>
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
-#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <net/page_pool/helpers.h>
 #include <net/xdp_sock_drv.h>
 
 #include "tern_net.h"
 #include "tern_xsk.h"
 
-/* The allocator synchronizes each buffer. */
-#define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
+/* What became of a frame that a program has seen. */
+enum tern_xdp_result {
+	TERN_XDP_PASS,
+	TERN_XDP_CONSUMED,
+	TERN_XDP_REDIRECTED,
+	TERN_XDP_TRANSMITTED,
+};
+
+/* Sends an XDP frame. The caller holds the queue's lock and kicks. */
+static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, bool pooled)
+{
+	enum tern_tx_mapping mapping = pooled ? TERN_TX_UNMAPPED : TERN_TX_SINGLE;
+	struct device *dev = tern_dma_dev(ch->net->tdev);
+	const struct skb_shared_info *sinfo = NULL;
+	struct tern_tx *tx = &ch->tx;
+	unsigned int i, parts = 1;
+	void *data = frame->data;
+	u32 len = frame->len;
+	u32 pi = tx->pi;
+	dma_addr_t dma;
+
+	if (unlikely(xdp_frame_has_frags(frame))) {
+		sinfo = xdp_get_shared_info_from_frame(frame);
+		parts += sinfo->nr_frags;
+	}
+	if (tern_tx_spare(ch) < parts || parts > TERN_ETH_MAX_TXD)
+		return -ENOSPC;
+
+	for (i = 0; i < parts; i++) {
+		if (i) {
+			data = skb_frag_address(&sinfo->frags[i - 1]);
+			len = skb_frag_size(&sinfo->frags[i - 1]);
+		}
+		if (pooled) {
+			dma = page_pool_get_dma_addr(virt_to_page(data)) +
+			      offset_in_page(data);
+			dma_sync_single_for_device(dev, dma, len, DMA_BIDIRECTIONAL);
+		} else {
+			dma = dma_map_single(dev, data, len, DMA_TO_DEVICE);
+			if (dma_mapping_error(dev, dma))
+				goto unwind;
+		}
+		tern_tx_write(tx, pi++, dma, len, mapping);
+	}
+	tern_tx_slot(tx, pi - 1)->owner = TERN_TX_XDP;
+	tern_tx_slot(tx, pi - 1)->frame = frame;
+	tern_tx_end(tx, pi);
+	return 0;
+
+unwind:
+	tern_tx_unwind(ch, pi);
+	return -ENOMEM;
+}
+
+/**
+ * tern_tx_xdp() - send XDP frames
+ * @ch: the channel, whose transmit queue the network stack uses, too
+ * @frames: the frames
+ * @num: number of @frames
+ * @pooled: the frames are buffers of a receive queue with an XDP program
+ *
+ * The channel may have stopped, or be about to if its own NAPI calls. Softirqs are
+ * disabled.
+ *
+ * Return: the number of frames that were taken.
+ */
+int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled)
+{
+	struct netdev_queue *txq = tern_txq(ch);
+	int n = 0;
+
+	__netif_tx_lock(txq, smp_processor_id());
+	/* Stopping the channel takes this lock after it has cleared the flag. */
+	if (READ_ONCE(ch->up)) {
+		txq_trans_cond_update(txq);
+		while (n < num && !tern_tx_xdp_frame(ch, frames[n], pooled))
+			n++;
+		if (n)
+			tern_tx_submit(ch);
+	}
+	__netif_tx_unlock(txq);
+	return n;
+}
 
 /* Sends frames of other devices. */
 int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
@@ -42,140 +122,99 @@ int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
 	return n;
 }
 
-/* Whether @prog can use the buffers of @config. */
-static int tern_xdp_check(const struct tern_net_config *config,
-			  const struct bpf_prog *prog, struct netlink_ext_ack *extack)
+/* Sends a buffer of the channel's own receive queue. */
+static bool tern_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
 {
-	if (tern_rx_fits(config))
-		return 0;
-	if (!prog->aux->xdp_has_frags) {
-		NL_SET_ERR_MSG_MOD(extack, "MTU too large for a program without fragments");
-		return -EOPNOTSUPP;
-	}
-	if (!(config->rx_flags & TERN_ETH_QF_SCATTER)) {
-		NL_SET_ERR_MSG_MOD(extack, "MTU too large for XDP: the device has no scatter");
-		return -EOPNOTSUPP;
-	}
-	return 0;
+	struct xdp_frame *frame;
+
+	if (ch->rx.xsk_pool)
+		return tern_xsk_tx_buff(ch, xdp);
+	frame = xdp_convert_buff_to_frame(xdp);
+	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
 }
 
-static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
-			  struct netlink_ext_ack *extack)
+static void tern_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
 {
-	struct tern_net_config config = net->config;
-	struct bpf_prog *old = net->xdp_prog;
-	int err;
-
-	config.xdp = prog;
-	if (prog) {
-		err = tern_xdp_check(&config, prog, extack);
-		if (err)
-			return err;
-		if (!tern_xsk_fits(net, &config, prog)) {
-			NL_SET_ERR_MSG_MOD(extack,
-					   "MTU too large for the buffers of an AF_XDP socket");
-			return -EOPNOTSUPP;
-		}
-		/* The program needs frames as received. */
-		config.rx_flags &= ~TERN_ETH_QF_COALESCE;
-	}
-	/* Remove the program before its buffers lose their headroom. */
-	if (!prog)
-		WRITE_ONCE(net->xdp_prog, NULL);
-	if (!prog != !old) {
-		err = tern_net_reconfigure(net, &config);
-		if (err) {
-			WRITE_ONCE(net->xdp_prog, old);
-			NL_SET_ERR_MSG_MOD(extack, "cannot create queues for XDP");
-			return err;
-		}
-	}
-	WRITE_ONCE(net->xdp_prog, prog);
-	if (old)
-		bpf_prog_put(old);
-	/* NETIF_F_GRO_HW depends on it. */
-	netdev_update_features(net->netdev);
-	return 0;
-}
-
-static int tern_xsk_enable(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
-{
-	int err;
-
-	if (qid >= net->config.channels)
-		return -EINVAL;
-	err = xsk_pool_dma_map(pool, tern_dma_dev(net->tdev), TERN_XSK_DMA_ATTRS);
-	if (err)
-		return err;
-	/* The size of a buffer depends on the mapping. */
-	if (tern_xsk_pool_fits(pool, &net->config, net->xdp_prog))
-		err = tern_net_set_xsk_pool(net, pool, qid);
-	else
-		err = -EINVAL;
-	if (err)
-		xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
-	return err;
-}
-
-/* The owner of the pool does not expect this to fail. */
-static void tern_xsk_disable(struct tern_net *net, u16 qid)
-{
-	struct xsk_buff_pool *pool;
-
-	if (qid >= TERN_MAX_CHANNELS)
+	if (ch->rx.xsk_pool) {
+		xsk_buff_free(xdp);
 		return;
-	pool = net->xsk_pools[qid];
-	if (!pool)
-		return;
-	tern_net_set_xsk_pool(net, NULL, qid);
-	xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
-}
-
-/* Gives a pool to a channel, or removes it if @pool is NULL. RTNL held. */
-static int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
-{
-	if (pool)
-		return tern_xsk_enable(net, pool, qid);
-	tern_xsk_disable(net, qid);
-	return 0;
-}
-
-/* Called for a socket with frames to send or buffers to receive. Under RCU. */
-int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	struct tern_queues *queues;
-	struct tern_channel *ch;
-
-	queues = rcu_dereference(net->queues);
-	if (!queues || !READ_ONCE(net->queues_up))
-		return -ENETDOWN;
-	if (qid >= queues->config.channels)
-		return -EINVAL;
-	ch = &queues->channel[qid];
-	if (!READ_ONCE(ch->rx.xsk_pool))
-		return -EINVAL;
-	/* A poll that has checked the rings already runs once more. */
-	if (!napi_if_scheduled_mark_missed(&ch->napi)) {
-		local_bh_disable();
-		napi_schedule(&ch->napi);
-		local_bh_enable();
 	}
-	return 0;
+	xdp_return_buff(xdp);
 }
 
-int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
+/* Runs the program and executes its verdict. NAPI context. */
+static enum tern_xdp_result tern_xdp_verdict(struct tern_channel *ch, struct bpf_prog *prog,
+					     struct tern_xdp_buff *buff)
 {
-	struct tern_net *net = netdev_priv(netdev);
+	struct net_device *netdev = ch->net->netdev;
+	struct xdp_buff *xdp = &buff->xdp;
+	u32 verdict;
 
-	switch (bpf->command) {
-	case XDP_SETUP_PROG:
-		return tern_xdp_setup(net, bpf->prog, bpf->extack);
-	case XDP_SETUP_XSK_POOL:
-		return tern_xsk_setup_pool(net, bpf->xsk.pool, bpf->xsk.queue_id);
+	verdict = bpf_prog_run_xdp(prog, xdp);
+	switch (verdict) {
+	case XDP_PASS:
+		return TERN_XDP_PASS;
+	case XDP_TX:
+		if (tern_xdp_transmit(ch, xdp))
+			return TERN_XDP_TRANSMITTED;
+		break;
+	case XDP_REDIRECT:
+		if (!xdp_do_redirect(netdev, xdp, prog))
+			return TERN_XDP_REDIRECTED;
+		break;
+	case XDP_DROP:
+		tern_xdp_drop(ch, xdp);
+		return TERN_XDP_CONSUMED;
 	default:
-		return -EINVAL;
+		bpf_warn_invalid_xdp_action(netdev, prog, verdict);
+		break;
+	case XDP_ABORTED:
+		break;
 	}
+	trace_xdp_exception(netdev, prog, verdict);
+	tern_xdp_drop(ch, xdp);
+	return TERN_XDP_CONSUMED;
+}
+
+/**
+ * tern_xdp_run() - pass a received frame to the XDP program, if there is one
+ * @ch: the channel
+ * @buff: the frame
+ * @count: statistics, TERN_RX_STAT_*
+ *
+ * NAPI context. The caller calls tern_xdp_flush() after the last frame.
+ *
+ * Return: whether the frame is for the network stack. Otherwise it is gone.
+ */
+bool tern_xdp_run(struct tern_channel *ch, struct tern_xdp_buff *buff, u64 *count)
+{
+	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
+
+	if (!prog)
+		return true;
+	switch (tern_xdp_verdict(ch, prog, buff)) {
+	case TERN_XDP_CONSUMED:
+		count[TERN_RX_STAT_XDP_DROP]++;
+		return false;
+	case TERN_XDP_REDIRECTED:
+		ch->rx.xdp_redirected = true;
+		count[TERN_RX_STAT_XDP_REDIRECT]++;
+		return false;
+	case TERN_XDP_TRANSMITTED:
+		count[TERN_RX_STAT_XDP_TX]++;
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* At the end of a poll. */
+void tern_xdp_flush(struct tern_channel *ch)
+{
+	if (!ch->rx.xdp_redirected)
+		return;
+	ch->rx.xdp_redirected = false;
+	xdp_do_flush();
 }
 
 static int tern_xdp_rx_timestamp(const struct xdp_md *ctx, u64 *timestamp)

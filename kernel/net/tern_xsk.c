@@ -5,7 +5,6 @@
  * uses, too.
  */
 
-#include <kunit/visibility.h>
 #include <linux/bpf.h>
 #include <linux/etherdevice.h>
 #include <linux/filter.h>
@@ -74,14 +73,16 @@ bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *con
 
 /* ---- Reception ---- */
 
-/* The channel is stopped. */
-int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *config,
-		      struct xsk_buff_pool *pool)
+/* Takes the pool of the channel, which is stopped, if it has one. */
+int tern_xsk_rx_start(struct tern_channel *ch)
 {
+	struct xsk_buff_pool *pool = ch->net->xsk_pools[ch->index];
 	struct tern_rx *rx = &ch->rx;
 	int err;
 
 	XSK_CHECK_PRIV_TYPE(struct tern_xdp_buff);
+	if (!pool)
+		return 0;
 	err = __xdp_rxq_info_reg(&rx->xsk_rxq, ch->net->netdev, ch->index,
 				 ch->napi.napi_id, xsk_pool_get_rx_frag_step(pool));
 	if (err)
@@ -92,9 +93,15 @@ int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *con
 		return err;
 	}
 	xsk_pool_set_rxq_info(pool, &rx->xsk_rxq);
-	rx->buf_len = tern_xsk_buf_len(pool, config);
 	WRITE_ONCE(rx->xsk_pool, pool);
 	return 0;
+}
+
+/* A socket receives frames as on the wire, in buffers of the pool. */
+void tern_xsk_rx_config(struct tern_rx *rx, const struct tern_net_config *config)
+{
+	rx->flags &= ~TERN_ETH_QF_COALESCE;
+	rx->buf_len = tern_xsk_buf_len(rx->xsk_pool, config);
 }
 
 void tern_xsk_rx_stop(struct tern_rx *rx)
@@ -272,7 +279,7 @@ const struct xsk_tx_metadata_ops tern_xsk_tx_metadata_ops = {
  * device, or incomplete, is not sent: @skip then means that its rest is at the
  * beginning of the next descriptors.
  */
-VISIBLE_IF_KUNIT struct tern_xsk_frame
+struct tern_xsk_frame
 tern_xsk_next_frame(const struct xdp_desc *descs, u32 num, bool *skip)
 {
 	struct tern_xsk_frame frame = {};
@@ -285,7 +292,6 @@ tern_xsk_next_frame(const struct xdp_desc *descs, u32 num, bool *skip)
 	frame.good = end && !rest && frame.num <= TERN_XSK_MAX_SEGS;
 	return frame;
 }
-EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);
 
 /* Posts a frame. The pool's owner may change it until the device has read it. */
 static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *descs,

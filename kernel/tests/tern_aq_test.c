@@ -4,14 +4,14 @@
  * workqueue, and the test itself plays the device.
  */
 
-#include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/module.h>
 
 #include "tern_dev.h"
-#include "tern_devlink.h"
+#include "tern_health.h"
 #include "tern_util.h"
+#include "tern_verbs.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
@@ -486,7 +486,7 @@ static void tern_test_expect_waiters(struct kunit *test, unsigned int num)
 
 	for (tries = 0; tries < 60 * MSEC_PER_SEC; tries++) {
 		spin_lock_irq(&aq->lock);
-		waiters = list_count_nodes(&aq->waiters[false]);
+		waiters = list_count_nodes(&aq->waiters);
 		spin_unlock_irq(&aq->lock);
 		if (waiters == num)
 			break;
@@ -593,31 +593,28 @@ static void tern_test_take_down(struct work_struct *work)
 	complete(&taker->done);
 }
 
-/* Inside tern_dev_kill(), lets the other thread run as far as it can. */
-static void tern_test_dawdle(struct tern_dev *tdev)
+/* Races the two threads, the other one a bit later each time. */
+static void tern_test_race_down(struct tern_test_aq *fake, unsigned int delay_ns)
 {
-	struct tern_test_aq *fake = container_of(tdev, struct tern_test_aq, tdev);
-	unsigned int ms;
-
+	reinit_completion(&fake->taker.done);
+	clear_bit(TERN_DEV_DEAD, &fake->tdev.flags);
 	queue_work(fake->wq, &fake->taker.work);
-	for (ms = 0; ms < 200 && !completion_done(&fake->taker.done); ms++)
-		mdelay(1);
+	ndelay(delay_ns);
+	tern_dev_kill(&fake->tdev);
+	flush_work(&fake->taker.work);
+	flush_work(&fake->tdev.async_work);
 }
 
 /* The work that reports a death is not queued once it was cancelled. */
 static void tern_test_dies_while_taken_down(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
+	unsigned int i;
 
 	fake->taker.tdev = &fake->tdev;
 	INIT_WORK(&fake->taker.work, tern_test_take_down);
-
-	kunit_activate_static_stub(test, tern_aq_fail_all, tern_test_dawdle);
-	tern_dev_kill(&fake->tdev);
-	kunit_deactivate_static_stub(test, tern_aq_fail_all);
-
-	flush_work(&fake->taker.work);
-	flush_work(&fake->tdev.async_work);
+	for (i = 0; i < 2000; i++)
+		tern_test_race_down(fake, 10 * i);
 	KUNIT_EXPECT_TRUE(test, completion_done(&fake->taker.done));
 	KUNIT_EXPECT_EQ(test, atomic_read(&fake->late_deaths), 0);
 	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));

@@ -4,7 +4,6 @@
  * command at once, and refuses those that the test selects.
  */
 
-#include <kunit/static_stub.h>
 #include <linux/delay.h>
 #include <linux/ethtool.h>
 #include <linux/irq.h>
@@ -90,10 +89,11 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 static void tern_test_check_dangling(struct tern_test_net *fake,
 				     const struct tern_cmd_object *queue)
 {
-	bool used = fake->flows && fake->flow.dest == TERN_DEST_ETH_QUEUE &&
-		    fake->flow.dest_id == queue->id;
+	bool used = false;
 	unsigned int i;
 
+	used = fake->flows && fake->flow.dest == TERN_DEST_ETH_QUEUE &&
+	       fake->flow.dest_id == queue->id;
 	for (i = 0; fake->rss_groups && i < TERN_RSS_ENTRIES; i++)
 		used |= fake->rss.entries[i] == queue->id;
 	fake->dangling += used;
@@ -234,9 +234,12 @@ void tern_test_open(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, err, 0);
 }
 
-static unsigned int tern_test_max_channels(const struct tern_net *net)
+void tern_test_exhaust(struct kunit *test, bool on)
 {
-	return 4;
+	struct tern_test_net *fake = test->priv;
+
+	/* No page has such an address. */
+	fake->pdev.dev.coherent_dma_mask = on ? DMA_BIT_MASK(12) : DMA_BIT_MASK(64);
 }
 
 int tern_test_set_channels(struct kunit *test, unsigned int num)
@@ -257,9 +260,9 @@ void tern_test_many(struct kunit *test)
 	struct tern_test_net *fake = test->priv;
 
 	fake->tdev.caps.flags = cpu_to_le64(TERN_CAP_STEERING | TERN_CAP_MODERATE_CQ);
+	fake->tdev.caps.max_eth_queues = cpu_to_le16(4);
 	fake->tdev.caps.max_rss = cpu_to_le32(8);
 	fake->tdev.caps.max_flows = cpu_to_le32(16);
-	kunit_activate_static_stub(test, tern_max_channels, tern_test_max_channels);
 	KUNIT_ASSERT_EQ(test, tern_test_set_channels(test, 4), 0);
 }
 
@@ -316,6 +319,7 @@ int tern_test_net_init(struct kunit *test)
 
 	tdev->core.pdev = &fake->pdev;
 	tdev->num_vectors = 1;
+	tdev->max_channels = 4;
 	tdev->regs = (__force void __iomem *)fake->regs;
 	tdev->core.uar_kernel = (__force void __iomem *)&fake->regs[TERN_MSIX_PBA_OFFSET];
 	*(u32 *)&fake->regs[TERN_REG_STATUS] = (__force u32)cpu_to_le32(TERN_STATUS_ENABLED);

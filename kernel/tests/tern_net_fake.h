@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 #include <linux/kthread.h>
 
+#include "tern_flow.h"
 #include "tern_net.h"
 
 /* What the fake device adds to a number for its generation. */
@@ -29,13 +30,13 @@ struct tern_test_net {
 	unsigned int eth_created;	/* queues, ever */
 	unsigned int dangling;	/* queues destroyed while steering referred to them */
 	int rss_groups;
-	int flows;
 	const struct tern_channel *steered;	/* to count in steered_late, or NULL */
 	unsigned int steered_late;	/* commands of steering while it was down */
 	struct tern_cmd_rss rss;		/* last CREATE_RSS or MODIFY_RSS */
 	struct tern_cmd_rss old_rss;		/* the one before */
 	unsigned int rss_modified;	/* MODIFY_RSS, ever */
 	struct tern_cmd_create_flow flow;	/* last CREATE_FLOW */
+	int flows;
 	struct tern_cmd_set_rx_default rx_default;
 	u32 old_id;
 	bool rtnl_released;
@@ -57,6 +58,8 @@ int tern_test_set_mtu(struct kunit *test, int mtu);
 void tern_test_open(struct kunit *test);
 int tern_test_set_channels(struct kunit *test, unsigned int num);
 void tern_test_many(struct kunit *test);
+/* Makes allocations of memory for queues fail. */
+void tern_test_exhaust(struct kunit *test, bool on);
 int tern_test_net_init(struct kunit *test);
 void tern_test_net_exit(struct kunit *test);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Tests of tern.ko's network device: its life, configuration and statistics. */
 
-#include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
@@ -54,18 +53,6 @@ static void tern_test_mtu(struct kunit *test)
 	tern_test_expect_up(test, 1280);
 }
 
-static struct page_pool *tern_test_no_pool(struct tern_channel *ch,
-					   const struct tern_net_config *config)
-{
-	return ERR_PTR(-ENOMEM);
-}
-
-static int tern_test_no_buf(struct tern_dev *tdev, struct tern_buf *buf,
-			    size_t entry_size, u8 log_size)
-{
-	return -ENOMEM;
-}
-
 /* If new queues cannot be allocated, the old ones go on. */
 static void tern_test_mtu_no_memory(struct kunit *test)
 {
@@ -73,15 +60,9 @@ static void tern_test_mtu_no_memory(struct kunit *test)
 
 	tern_test_open(test);
 	queues = tern_test_queues(test);
-	kunit_activate_static_stub(test, tern_rx_pool_create, tern_test_no_pool);
+	tern_test_exhaust(test, true);
 	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
-	kunit_deactivate_static_stub(test, tern_rx_pool_create);
-	tern_test_expect_up(test, ETH_DATA_LEN);
-	KUNIT_EXPECT_PTR_EQ(test, tern_test_queues(test), queues);
-
-	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
-	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
-	kunit_deactivate_static_stub(test, tern_buf_alloc);
+	tern_test_exhaust(test, false);
 	tern_test_expect_up(test, ETH_DATA_LEN);
 	KUNIT_EXPECT_PTR_EQ(test, tern_test_queues(test), queues);
 }
@@ -134,9 +115,9 @@ static void tern_test_channels(struct kunit *test)
 				tern_test_rx_id(test, i % 3));
 
 	/* Without memory for new queues, the three continue. */
-	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
+	tern_test_exhaust(test, true);
 	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 2), -ENOMEM);
-	kunit_deactivate_static_stub(test, tern_buf_alloc);
+	tern_test_exhaust(test, false);
 	KUNIT_EXPECT_EQ(test, tern_test_net(test)->config.channels, 3);
 	tern_test_expect_up(test, ETH_DATA_LEN);
 }
@@ -191,6 +172,7 @@ static void tern_test_steering(struct kunit *test)
 }
 
 /* A pool of pages that are too large for any allocation to succeed. */
+
 static struct page_pool *tern_test_empty_pool(struct kunit *test)
 {
 	const struct page_pool_params params = {

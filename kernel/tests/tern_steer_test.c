@@ -15,6 +15,7 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 
+#include "tern_flow.h"
 #include "tern_net.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

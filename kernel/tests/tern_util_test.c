@@ -8,6 +8,7 @@
 
 #include "tern_dev.h"
 #include "tern_util.h"
+#include "tern_verbs.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
