@@ -96,6 +96,7 @@ void tern_aq_free(struct tern_dev *tdev)
 	aq->mem = NULL;
 }
 
+#ifndef TERN_WITHOUT_VERBS
 /* Returns the number of slots that slow commands use, also abandoned ones. */
 static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
 {
@@ -108,6 +109,7 @@ static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
 	return num;
 }
 
+#endif
 /* Gives a free slot to the caller. Returns false if it must wait for one. */
 static bool tern_aq_take_slot(struct tern_aq *aq, struct tern_aq_waiter *waiter)
 {
@@ -115,13 +117,17 @@ static bool tern_aq_take_slot(struct tern_aq *aq, struct tern_aq_waiter *waiter)
 
 	lockdep_assert_held(&aq->lock);
 
+#ifndef TERN_WITHOUT_VERBS
 	if (waiter->slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW)
 		return false;
+#endif
 	index = find_first_bit(aq->free, TERN_AQ_SIZE);
 	if (index >= TERN_AQ_SIZE)
 		return false;
 	__clear_bit(index, aq->free);
+#ifndef TERN_WITHOUT_VERBS
 	aq->slots[index].slow = waiter->slow;
+#endif
 	aq->users++;
 	waiter->index = index;
 	return true;
@@ -294,6 +300,7 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
+#ifndef TERN_WITHOUT_RESET
 /* Makes a live device detect a queue overrun, which is fatal to it. */
 int tern_aq_overrun(struct tern_dev *tdev)
 {
@@ -310,6 +317,7 @@ int tern_aq_overrun(struct tern_dev *tdev)
 	return err;
 }
 
+#endif
 /*
  * Returns true when the claim is settled: the waiter has a slot, or -EIO if the
  * device is dead. Otherwise the waiter queues after earlier ones.
@@ -375,6 +383,7 @@ int tern_aq_claim(struct tern_dev *tdev)
 	return left ? waiter.index : tern_aq_give_up(aq, &waiter, -ETIMEDOUT);
 }
 
+#ifndef TERN_WITHOUT_VERBS
 /*
  * The same for a slow command, which waits @timeout jiffies for other slow commands.
  * The wait also ends with -EINTR when the caller is killed.
@@ -392,6 +401,7 @@ int tern_aq_claim_slow(struct tern_dev *tdev, unsigned long timeout)
 	return tern_aq_give_up(&tdev->aq, &waiter, left ? -EINTR : -ETIMEDOUT);
 }
 
+#endif
 /* Returns a slot whose command was answered. */
 void tern_aq_release(struct tern_aq *aq, unsigned int index)
 {

@@ -222,6 +222,7 @@ void tern_hw_down(struct tern_dev *tdev)
 	tern_async_eq_free(tdev);
 	tern_aq_free(tdev);
 }
+#ifndef TERN_WITHOUT_RESET
 
 /* Takes the device down. The netdev stays registered. Devlink lock held. */
 void tern_dev_down(struct tern_dev *tdev)
@@ -262,3 +263,4 @@ int tern_dev_recover(struct tern_dev *tdev)
 		tern_adev_add(tdev);
 	return err;
 }
+#endif

@@ -7,24 +7,31 @@
 #include <kunit/static_stub.h>
 #include <linux/errno.h>
 #include <linux/jiffies.h>
+#ifndef TERN_WITHOUT_VERBS
 #include <linux/math64.h>
+#endif
 #include <linux/sizes.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
+#ifndef TERN_WITHOUT_VERBS
 #include "tern_verbs.h"
+#endif
 
 /* Interval at which a waiting command checks for a lost interrupt. */
 #define TERN_CMD_POLL		(HZ / 10)
 
+#ifndef TERN_WITHOUT_VERBS
 /* Device memory, in bytes, that a slow device zeroes per second. */
 #define TERN_DM_ZERO_RATE	SZ_128M
 
+#endif
 /* The space for a record: every record fits, and is aligned to its size. */
 #define TERN_BUF_RECORD		sizeof(struct tern_cq_record)
 static_assert(sizeof(struct tern_eq_record) <= TERN_BUF_RECORD);
 static_assert(sizeof(struct tern_eth_record) <= TERN_BUF_RECORD);
 
+#ifndef TERN_WITHOUT_VERBS
 /*
  * Whether the command takes as long as the device needs to zero memory. Only
  * TERN_AQ_MAX_SLOW such commands may be in flight, so that slots remain for others.
@@ -45,6 +52,7 @@ unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
 	return tern_cmd_is_slow(opcode) ? min_t(u64, seconds, SZ_1M) : 0;
 }
 
+#endif
 /*
  * Whether a command gives memory to the device or takes it back. If such a
  * command is not answered, the owner of the memory is unknown.
@@ -58,6 +66,7 @@ bool tern_cmd_moves_memory(u16 opcode)
 	case TERN_CMD_DESTROY_CQ:
 	case TERN_CMD_CREATE_ETH_QUEUE:
 	case TERN_CMD_DESTROY_ETH_QUEUE:
+#ifndef TERN_WITHOUT_VERBS
 	case TERN_CMD_RESIZE_CQ:
 	case TERN_CMD_CREATE_MR:
 	case TERN_CMD_DESTROY_MR:
@@ -71,6 +80,7 @@ bool tern_cmd_moves_memory(u16 opcode)
 	case TERN_CMD_MODIFY_SRQ:
 	case TERN_CMD_CREATE_COMP_CNTR:
 	case TERN_CMD_DESTROY_COMP_CNTR:
+#endif
 		return true;
 	default:
 		return false;
@@ -107,11 +117,13 @@ static bool tern_cmd_frees_memory(u16 opcode)
 	case TERN_CMD_DESTROY_EQ:
 	case TERN_CMD_DESTROY_CQ:
 	case TERN_CMD_DESTROY_ETH_QUEUE:
+#ifndef TERN_WITHOUT_VERBS
 	case TERN_CMD_DESTROY_MR:
 	case TERN_CMD_DESTROY_QP:
 	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
 	case TERN_CMD_DESTROY_SRQ:
 	case TERN_CMD_DESTROY_COMP_CNTR:
+#endif
 		return true;
 	default:
 		return false;
@@ -126,9 +138,11 @@ static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 {
 	int index;
 
+#ifndef TERN_WITHOUT_VERBS
 	if (tern_cmd_is_slow(opcode))
 		return tern_aq_claim_slow(tdev, tdev->aq.timeout +
 					  HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size));
+#endif
 	index = tern_aq_claim(tdev);
 	if (index == -ETIMEDOUT && tern_cmd_frees_memory(opcode))
 		tern_dev_kill(tdev);
@@ -140,7 +154,9 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 	unsigned long deadline = jiffies + tdev->aq.timeout;
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
 
+#ifndef TERN_WITHOUT_VERBS
 	deadline += HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
+#endif
 	tern_aq_expect(&tdev->aq, index);
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*

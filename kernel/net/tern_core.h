@@ -86,6 +86,7 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 void tern_eq_destroy(struct tern_eq *eq);
 u32 tern_eq_number(const struct tern_eq *eq);
 
+#ifndef TERN_WITHOUT_FAULT
 struct tern_fault;
 
 /*
@@ -99,6 +100,7 @@ struct tern_eq *tern_fault_eq_create(struct tern_core *core,
 bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault);
 void tern_fault_eq_done(struct tern_eq *eq);
 
+#endif
 /*
  * Asynchronous events. The action is one of TERN_EV_* or TERN_CORE_EV_DEAD, the
  * data a const struct tern_eqe *. Notifiers are called in process context.

@@ -74,9 +74,11 @@ int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq)
 		return err;
 	WRITE_ONCE(cq->id, le32_to_cpu(rsp.id));
 	WRITE_ONCE(cq->generation, le32_to_cpu(rsp.generation));
+#ifndef TERN_WITHOUT_COALESCE
 	err = tern_moderate_new(ch, cq);
 	if (err)
 		tern_net_cq_destroy(net, cq);
+#endif
 	return err;
 }
 

@@ -121,9 +121,11 @@ bool tern_dev_check(struct tern_dev *tdev)
 	tern_dev_fail(tdev, fatal);
 	return false;
 }
+#ifndef TERN_WITHOUT_RESET
 
 /* Whether the function was removed. */
 bool tern_dev_gone(struct tern_dev *tdev)
 {
 	return readl(tdev->regs + TERN_REG_STATUS) == TERN_REG_GONE;
 }
+#endif

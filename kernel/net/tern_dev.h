@@ -36,8 +36,10 @@ struct tern_buf {
 
 #define TERN_AQ_LOG_SIZE	5
 #define TERN_AQ_SIZE		BIT(TERN_AQ_LOG_SIZE)
+#ifndef TERN_WITHOUT_VERBS
 /* Maximum number of slots for commands that wait for zeroed device memory. */
 #define TERN_AQ_MAX_SLOW	8
+#endif
 
 struct tern_mailbox {
 	u8 in[TERN_CMD_MAX_LEN];
@@ -64,7 +66,9 @@ struct tern_cmd_slot {
 	enum tern_cmd_state state;
 	u32 tag;
 	u16 out_len;
+#ifndef TERN_WITHOUT_VERBS
 	bool slow;
+#endif
 	int err;
 };
 
@@ -73,7 +77,9 @@ struct tern_aq_waiter {
 	struct list_head entry;
 	struct completion done;
 	int index;		/* the slot, or an error */
+#ifndef TERN_WITHOUT_VERBS
 	bool slow;
+#endif
 };
 
 /**
@@ -124,7 +130,9 @@ struct tern_eq {
 	u8 log_size;
 	unsigned int vector;
 	tern_eq_handler_t handler;	/* of a queue of completions */
+#ifndef TERN_WITHOUT_FAULT
 	void (*notify)(void *context);	/* of the queue of page faults */
+#endif
 	void *context;
 };
 
@@ -132,7 +140,9 @@ enum {
 	TERN_DEV_DEAD,		/* commands are no longer answered */
 	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is yet to be delivered */
 	TERN_DEV_UP,		/* tern_hw_up() has run; changed under the devlink lock */
+#ifndef TERN_WITHOUT_RESET
 	TERN_DEV_HELD,		/* taken down by the PCI core or for system sleep; devlink lock */
+#endif
 };
 
 /**
@@ -167,14 +177,18 @@ struct tern_dev {
 	struct tern_eq async_eq;
 	struct work_struct async_work;
 	struct delayed_work health_work;
+#ifndef TERN_WITHOUT_RESET
 	/** @report_work: reports a failure to devlink, which may recover the device */
 	struct work_struct report_work;
 	/** @fatal_reporter: devlink health reporter for fatal failures */
 	struct devlink_health_reporter *fatal_reporter;
+#endif
 	u32 fatal;
 	struct devlink_port devlink_port;
+#ifndef TERN_WITHOUT_DEBUGFS
 	/** @debugfs: debugfs directory of the function */
 	struct dentry *debugfs;
+#endif
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
 	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */
@@ -209,9 +223,13 @@ int tern_aq_alloc(struct tern_dev *tdev);
 void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
+#ifndef TERN_WITHOUT_RESET
 int tern_aq_overrun(struct tern_dev *tdev);
+#endif
 int tern_aq_claim(struct tern_dev *tdev);
+#ifndef TERN_WITHOUT_VERBS
 int tern_aq_claim_slow(struct tern_dev *tdev, unsigned long timeout);
+#endif
 void tern_aq_release(struct tern_aq *aq, unsigned int index);
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len);
@@ -224,11 +242,15 @@ int tern_status_to_errno(u16 status);
 void tern_dev_kill(struct tern_dev *tdev);
 void tern_dev_retire(struct tern_dev *tdev);
 bool tern_dev_check(struct tern_dev *tdev);
+#ifndef TERN_WITHOUT_RESET
 bool tern_dev_gone(struct tern_dev *tdev);
+#endif
 
 /* tern_cmd.c */
 bool tern_cmd_moves_memory(u16 opcode);
+#ifndef TERN_WITHOUT_VERBS
 unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size);
+#endif
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size);
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf);
@@ -239,12 +261,14 @@ int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id);
 int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port);
 
+#ifndef TERN_WITHOUT_DEBUGFS
 /* tern_debugfs.c */
 void tern_debugfs_init(void);
 void tern_debugfs_exit(void);
 void tern_debugfs_add(struct tern_dev *tdev);
 void tern_debugfs_remove(struct tern_dev *tdev);
 
+#endif
 /* tern_eq.c */
 int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_size,
 		      u8 log_size);
@@ -273,17 +297,21 @@ void tern_health_work(struct work_struct *work);
 int tern_alloc_vectors(struct tern_dev *tdev);
 int tern_hw_up(struct tern_dev *tdev);
 void tern_hw_down(struct tern_dev *tdev);
+#ifndef TERN_WITHOUT_RESET
 void tern_dev_down(struct tern_dev *tdev);
 int tern_dev_up(struct tern_dev *tdev);
 int tern_dev_recover(struct tern_dev *tdev);
+#endif
 
 /* tern_adev.c */
 void tern_adev_add(struct tern_dev *tdev);
 void tern_adev_del(struct tern_dev *tdev);
+#ifndef TERN_WITHOUT_RESET
 
 /* tern_reset.c */
 extern const struct pci_error_handlers tern_err_handler;
 extern const struct dev_pm_ops tern_pm_ops;
 void tern_shutdown(struct pci_dev *pdev);
+#endif
 
 #endif /* TERN_DEV_H */

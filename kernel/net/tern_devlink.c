@@ -3,7 +3,9 @@
 
 #include "tern_dev.h"
 #include "tern_devlink.h"
+#ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
+#endif
 
 static int tern_devlink_info_get(struct devlink *devlink,
 				 struct devlink_info_req *req,
@@ -80,21 +82,31 @@ int tern_devlink_register(struct tern_dev *tdev)
 	struct devlink *devlink = priv_to_devlink(tdev);
 	int err = 0;
 
+#ifndef TERN_WITHOUT_RESET
 	err = tern_health_register(tdev);
 	if (err)
 		return err;
+#endif
+#ifndef TERN_WITHOUT_CC
 	err = tern_cc_register(tdev);
 	if (err)
 		goto unregister_health;
+#endif
 	err = devl_register(devlink);
 	if (!err) {
+#ifndef TERN_WITHOUT_RESET
 		tern_health_start(tdev);
+#endif
 		return 0;
 	}
 
+#ifndef TERN_WITHOUT_CC
 	tern_cc_unregister(tdev);
 unregister_health:
+#endif
+#ifndef TERN_WITHOUT_RESET
 	tern_health_unregister(tdev);
+#endif
 	return err;
 }
 
@@ -103,10 +115,16 @@ void tern_devlink_unregister(struct tern_dev *tdev)
 {
 	struct devlink *devlink = priv_to_devlink(tdev);
 
+#ifndef TERN_WITHOUT_RESET
 	tern_health_stop(tdev);
+#endif
 	devl_lock(devlink);
 	devl_unregister(devlink);
+#ifndef TERN_WITHOUT_CC
 	tern_cc_unregister(tdev);
+#endif
+#ifndef TERN_WITHOUT_RESET
 	tern_health_unregister(tdev);
+#endif
 	devl_unlock(devlink);
 }

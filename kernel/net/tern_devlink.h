@@ -16,8 +16,10 @@ void tern_devlink_port_unregister(struct tern_dev *tdev);
 int tern_devlink_register(struct tern_dev *tdev);
 void tern_devlink_unregister(struct tern_dev *tdev);
 
+#ifndef TERN_WITHOUT_CC
 /* tern_cc.c */
 int tern_cc_register(struct tern_dev *tdev);
 void tern_cc_unregister(struct tern_dev *tdev);
 
+#endif
 #endif /* TERN_DEVLINK_H */

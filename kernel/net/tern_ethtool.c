@@ -105,6 +105,7 @@ static u32 tern_get_rx_ring_count(struct net_device *netdev)
 	return net->config.channels;
 }
 
+#ifndef TERN_WITHOUT_STEERING
 static int tern_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
 			  u32 *locations)
 {
@@ -121,15 +122,19 @@ static int tern_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info)
 	return err;
 }
 
+#endif
 const struct ethtool_ops tern_ethtool_ops = {
+#ifndef TERN_WITHOUT_COALESCE
 	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
 				     ETHTOOL_COALESCE_MAX_FRAMES |
 				     ETHTOOL_COALESCE_USE_ADAPTIVE,
 	.get_coalesce		= tern_get_coalesce,
 	.set_coalesce		= tern_set_coalesce,
+#endif
 	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
 	.rxfh_indir_space	= TERN_RSS_ENTRIES,
 	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
+#ifndef TERN_WITHOUT_STEERING
 	.rxfh_priv_size		= sizeof(struct tern_rss),
 	.rxfh_max_num_contexts	= TERN_MAX_RSS,
 	.rxfh_per_ctx_fields	= 1,
@@ -141,15 +146,18 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.create_rxfh_context	= tern_create_rxfh_context,
 	.modify_rxfh_context	= tern_modify_rxfh_context,
 	.remove_rxfh_context	= tern_remove_rxfh_context,
+#endif
 	.get_drvinfo		= tern_get_drvinfo,
 	.get_link		= ethtool_op_get_link,
 	.get_ringparam		= tern_get_ringparam,
 	.set_ringparam		= tern_set_ringparam,
+#ifndef TERN_WITHOUT_STATS
 	.get_strings		= tern_get_strings,
 	.get_ethtool_stats	= tern_get_ethtool_stats,
 	.get_sset_count		= tern_get_sset_count,
 	.get_eth_mac_stats	= tern_get_eth_mac_stats,
 	.get_rmon_stats		= tern_get_rmon_stats,
+#endif
 	.get_channels		= tern_get_channels,
 	.set_channels		= tern_set_channels,
 	.get_rx_ring_count	= tern_get_rx_ring_count,
@@ -157,6 +165,10 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_rxfh_key_size	= tern_get_rxfh_key_size,
 	.get_rxfh		= tern_get_rxfh,
 	.set_rxfh		= tern_set_rxfh,
+#ifdef TERN_WITHOUT_PTP
+	.get_ts_info		= ethtool_op_get_ts_info,
+#else
 	.get_ts_info		= tern_get_ts_info,
+#endif
 	.get_link_ksettings	= tern_get_link_ksettings,
 };

@@ -80,7 +80,9 @@ void tern_async_work(struct work_struct *work)
 		tern_net_lose_link(tdev->net);
 		blocking_notifier_call_chain(&tdev->events, TERN_CORE_EV_DEAD,
 					     NULL);
+#ifndef TERN_WITHOUT_RESET
 		schedule_work(&tdev->report_work);
+#endif
 	}
 }
 

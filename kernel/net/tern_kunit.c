@@ -5,9 +5,13 @@
 
 #include "tern_dev.h"
 #include "tern_filter.h"
+#ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
+#endif
 #include "tern_net.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_alloc);
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
@@ -27,13 +31,23 @@ EXPORT_SYMBOL_IF_KUNIT(tern_net_unregister);
 EXPORT_SYMBOL_IF_KUNIT(tern_status_to_errno);
 EXPORT_SYMBOL_IF_KUNIT(tern_tx_account);
 EXPORT_SYMBOL_IF_KUNIT(tern_tx_offload);
+#ifndef TERN_WITHOUT_RESET
 EXPORT_SYMBOL_IF_KUNIT(tern_net_attach);
 EXPORT_SYMBOL_IF_KUNIT(tern_net_detach);
 EXPORT_SYMBOL_IF_KUNIT(tern_report_due);
+#endif
+#ifndef TERN_WITHOUT_HWGRO
 EXPORT_SYMBOL_IF_KUNIT(tern_gro_complete);
+#endif
+#ifndef TERN_WITHOUT_VERBS
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
+#endif
+#ifndef TERN_WITHOUT_XSK
 EXPORT_SYMBOL_IF_KUNIT(tern_net_set_xsk_pool);
 EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);
+#endif
+#ifndef TERN_WITHOUT_STEERING
 EXPORT_SYMBOL_IF_KUNIT(tern_ntuple_convert);
 EXPORT_SYMBOL_IF_KUNIT(tern_rss_from_rxh);
 EXPORT_SYMBOL_IF_KUNIT(tern_rss_to_rxh);
+#endif

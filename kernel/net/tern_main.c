@@ -7,7 +7,9 @@
 
 #include "tern_dev.h"
 #include "tern_devlink.h"
+#ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
+#endif
 #include "tern_net.h"
 
 static int tern_map(struct tern_dev *tdev)
@@ -83,7 +85,9 @@ static struct tern_dev *tern_dev_alloc(struct pci_dev *pdev)
 	INIT_WORK(&tdev->async_work, tern_async_work);
 	INIT_DELAYED_WORK(&tdev->health_work, tern_health_work);
 	tern_aq_init(tdev);
+#ifndef TERN_WITHOUT_RESET
 	tern_health_init(tdev);
+#endif
 	return tdev;
 }
 
@@ -126,10 +130,14 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto unregister_net;
 
+#ifndef TERN_WITHOUT_RESET
 	/* Error recovery restores the configuration from here. */
 	pci_save_state(pdev);
+#endif
 	pci_set_drvdata(pdev, tdev);
+#ifndef TERN_WITHOUT_DEBUGFS
 	tern_debugfs_add(tdev);
+#endif
 	tern_devlink_unlock(tdev);
 	return 0;
 
@@ -160,7 +168,9 @@ static void tern_remove(struct pci_dev *pdev)
 
 	/* Do not wait for the answer of a removed device. */
 	tern_dev_check(tdev);
+#ifndef TERN_WITHOUT_DEBUGFS
 	tern_debugfs_remove(tdev);
+#endif
 	tern_devlink_unregister(tdev);
 	tern_devlink_lock(tdev);
 	tern_adev_del(tdev);
@@ -187,10 +197,15 @@ static struct pci_driver tern_pci_driver = {
 	.id_table	= tern_pci_tbl,
 	.probe		= tern_probe,
 	.remove		= tern_remove,
+#ifndef TERN_WITHOUT_RESET
 	.shutdown	= tern_shutdown,
 	.err_handler	= &tern_err_handler,
 	.driver.pm	= pm_sleep_ptr(&tern_pm_ops),
+#endif
 };
+#ifdef TERN_WITHOUT_DEBUGFS
+module_pci_driver(tern_pci_driver);
+#else
 static int __init tern_module_init(void)
 {
 	int err;
@@ -209,6 +224,7 @@ static void __exit tern_module_exit(void)
 	tern_debugfs_exit();
 }
 module_exit(tern_module_exit);
+#endif
 
 MODULE_DESCRIPTION("tern Ethernet adapter");
 MODULE_LICENSE("Dual BSD/GPL");

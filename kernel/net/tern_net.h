@@ -3,19 +3,27 @@
 #ifndef TERN_NET_H
 #define TERN_NET_H
 
+#ifndef TERN_WITHOUT_COALESCE
 #include <linux/dim.h>
+#endif
 #include <linux/ethtool.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/spinlock.h>
 #include <linux/u64_stats_sync.h>
 #include <linux/workqueue.h>
+#ifndef TERN_WITHOUT_STEERING
 #include <linux/xarray.h>
+#endif
 #include <net/xdp.h>
+#ifndef TERN_WITHOUT_XSK
 #include <net/xdp_sock.h>
+#endif
 
 #include "tern_dev.h"
+#ifndef TERN_WITHOUT_PTP
 #include "tern_ptp.h"
+#endif
 #include "tern_steer.h"
 #include "tern_util.h"
 
@@ -59,13 +67,17 @@ enum {
 	TERN_RX_STAT_CSUM_UNNECESSARY,
 	TERN_RX_STAT_CSUM_NONE,
 	TERN_RX_STAT_ERRORS,
+#ifndef TERN_WITHOUT_HWGRO
 	TERN_RX_STAT_GRO_PACKETS,
 	TERN_RX_STAT_GRO_BYTES,
 	TERN_RX_STAT_GRO_WIRE_PACKETS,
 	TERN_RX_STAT_GRO_WIRE_BYTES,
+#endif
+#ifndef TERN_WITHOUT_XDP
 	TERN_RX_STAT_XDP_DROP,
 	TERN_RX_STAT_XDP_TX,
 	TERN_RX_STAT_XDP_REDIRECT,
+#endif
 	TERN_RX_STAT_NUM
 };
 
@@ -90,17 +102,23 @@ struct tern_net_cq {
 	u8 log_size;
 	u32 arm_seq;		/* events received; written by the event queue's handler */
 	spinlock_t arm_lock;	/* the end of a poll may overlap the next poll */
+#ifndef TERN_WITHOUT_COALESCE
 	struct dim dim;
+#endif
 };
 
 /* Contents of a descriptor. */
 enum tern_tx_owner {
 	TERN_TX_PART,		/* nothing: other descriptors follow */
 	TERN_TX_SKB,
+#ifndef TERN_WITHOUT_XDP
 	TERN_TX_XDP,
+#endif
+#ifndef TERN_WITHOUT_XSK
 	TERN_TX_XSK,		/* a frame of an AF_XDP socket */
 	TERN_TX_BUFF,		/* a receive buffer of an AF_XDP socket */
 	TERN_TX_BUFF_PART,	/* the same, and others follow */
+#endif
 };
 
 enum tern_tx_mapping {
@@ -110,20 +128,32 @@ enum tern_tx_mapping {
 };
 
 struct tern_tx_slot {
+#ifdef TERN_WITHOUT_XDP
+	struct sk_buff *skb;
+#else
 	union {
 		struct sk_buff *skb;
 		struct xdp_frame *frame;
+#ifndef TERN_WITHOUT_XSK
 		struct xdp_buff *xdp;
 		struct xsk_tx_metadata_compl compl;
+#endif
 	};
+#endif
+#ifdef TERN_WITHOUT_XSK
+	dma_addr_t dma;
+#else
 	union {
 		dma_addr_t dma;
 		u32 xsk_descs;	/* that the pool's owner gets back */
 	};
+#endif
 	u32 len;
 	u8 owner;		/* enum tern_tx_owner */
 	u8 mapping;		/* enum tern_tx_mapping */
+#ifndef TERN_WITHOUT_XSK
 	bool needs_csum;	/* of TERN_TX_XSK */
+#endif
 };
 
 struct tern_tx {
@@ -137,16 +167,22 @@ struct tern_tx {
 	bool created;		/* exists in the device */
 	u32 pi;			/* written by the transmitter */
 	u32 ci;			/* written by NAPI */
+#ifndef TERN_WITHOUT_XSK
 	struct xsk_buff_pool *xsk_pool;
 	u32 xsk_last;		/* last descriptor of the last frame of the pool */
 	bool xsk_skip;		/* a refused frame of the pool goes on */
+#endif
 };
 
 struct tern_rx_slot {
+#ifdef TERN_WITHOUT_XSK
+	struct page *page;
+#else
 	union {
 		struct page *page;
 		struct xdp_buff *xdp;	/* of an AF_XDP socket */
 	};
+#endif
 	u32 offset;
 	u32 size;
 };
@@ -169,15 +205,21 @@ struct tern_rx {
 	u32 headroom;		/* in front of a buffer's data */
 	u32 buf_len;		/* bytes that a buffer takes */
 	u32 buf_size;		/* with headroom and what build_skb() needs */
+#ifndef TERN_WITHOUT_XDP
 	bool xdp_redirected;	/* a frame, in this poll */
+#endif
+#ifndef TERN_WITHOUT_XSK
 	struct xsk_buff_pool *xsk_pool;	/* the buffers, if not NULL */
 	struct xdp_rxq_info xsk_rxq;
+#endif
 };
 
 /* A received frame. The first member is @xdp, by which XDP finds the others. */
 struct tern_xdp_buff {
 	struct xdp_buff xdp;
+#ifndef TERN_WITHOUT_XDP
 	struct tern_channel *ch;
+#endif
 	const struct tern_cqe *cqe;
 };
 
@@ -215,8 +257,10 @@ struct tern_net_config {
 	u8 rx_log_size;
 	u8 rx_flags;
 	u32 frame_len;
+#ifndef TERN_WITHOUT_XDP
 	/** @xdp: there is an XDP program, which needs headroom and may transmit buffers */
 	bool xdp;
+#endif
 };
 
 /* The channels of one configuration. */
@@ -225,6 +269,7 @@ struct tern_queues {
 	struct tern_channel channel[];
 };
 
+#ifndef TERN_WITHOUT_COALESCE
 /* Interrupt moderation of one direction. */
 struct tern_moderation {
 	u16 usecs;
@@ -232,6 +277,7 @@ struct tern_moderation {
 	bool adaptive;
 };
 
+#endif
 /**
  * struct tern_net - private data of the network device
  * @tdev: the PCI function
@@ -256,18 +302,26 @@ struct tern_net {
 	struct tern_queues __rcu *queues;
 	struct tern_net_config config;
 	bool xps_set;
+#ifndef TERN_WITHOUT_COALESCE
 	/** @rx_moderation: moderation of receive queues; written under RTNL */
 	struct tern_moderation rx_moderation;
 	/** @tx_moderation: moderation of transmit queues; written under RTNL */
 	struct tern_moderation tx_moderation;
+#endif
+#ifndef TERN_WITHOUT_XDP
 	/** @xdp_prog: XDP program, or NULL */
 	struct bpf_prog *xdp_prog;
+#endif
+#ifndef TERN_WITHOUT_XSK
 	/** @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL */
 	struct xsk_buff_pool *xsk_pools[TERN_MAX_CHANNELS];
+#endif
 	struct tern_stats stats[TERN_MAX_CHANNELS];
 	struct tern_steer steer;
+#ifndef TERN_WITHOUT_PTP
 	/** @ptp: PTP clock and time stamping */
 	struct tern_ptp ptp;
+#endif
 	bool open;
 	bool queues_up;
 	struct tern_cmd_set_rx_filter filter;
@@ -275,8 +329,11 @@ struct tern_net {
 	bool port_up;
 	struct delayed_work restart_work;
 	struct delayed_work refill_work;
+#ifndef TERN_WITHOUT_STEERING
 	/** @rules_work: creates ntuple rules that the device refused, with retries */
 	struct delayed_work rules_work;
+#endif
+#ifndef TERN_WITHOUT_STATS
 	/** @stats_work: refreshes @hw_counters */
 	struct work_struct stats_work;
 	/**
@@ -298,6 +355,7 @@ struct tern_net {
 	 *	count on top of @counters_base
 	 */
 	bool counters_frozen;
+#endif
 };
 
 static inline struct netdev_queue *tern_txq(const struct tern_channel *ch)
@@ -320,6 +378,7 @@ static inline bool tern_net_has_cap(const struct tern_net *net, u64 cap)
 	return le64_to_cpu(net->tdev->caps.flags) & cap;
 }
 
+#ifndef TERN_WITHOUT_STEERING
 /* Returns an RSS group, or NULL if there is no such context. RTNL held. */
 static inline struct tern_rss *tern_rss_find(struct tern_net *net, u32 context)
 {
@@ -331,6 +390,7 @@ static inline struct tern_rss *tern_rss_find(struct tern_net *net, u32 context)
 	return ctx ? ethtool_rxfh_context_priv(ctx) : NULL;
 }
 
+#endif
 /* Handles a fault that only new queues can repair. */
 static inline void tern_net_fault(struct tern_net *net)
 {
@@ -354,8 +414,10 @@ int tern_net_alloc(struct tern_dev *tdev);
 void tern_net_free(struct tern_net *net);
 int tern_net_register(struct tern_net *net);
 void tern_net_unregister(struct tern_net *net);
+#ifndef TERN_WITHOUT_RESET
 void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
+#endif
 
 /* tern_stats.c */
 void tern_stats_init(struct tern_net *net);
@@ -365,12 +427,15 @@ void tern_stats_sum_tx(const struct tern_net *net, unsigned int first, u64 *sum)
 void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum);
 void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
 
+#ifndef TERN_WITHOUT_STATS
 /* tern_counters.c */
 void tern_counters_init(struct tern_net *net);
 void tern_counters_exit(struct tern_net *net);
 int tern_net_query_counters(struct tern_net *net, u64 *counters);
+#ifndef TERN_WITHOUT_RESET
 void tern_net_freeze_counters(struct tern_net *net);
 void tern_net_thaw_counters(struct tern_net *net);
+#endif
 void tern_get_all_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
 
 /* tern_ethtool_stats.c */
@@ -385,6 +450,7 @@ void tern_get_rmon_stats(struct net_device *netdev,
 			 struct ethtool_rmon_stats *stats,
 			 const struct ethtool_rmon_hist_range **ranges);
 
+#endif
 /* tern_cq.c */
 int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size);
 int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq);
@@ -416,7 +482,9 @@ int tern_net_up(struct tern_net *net);
 void tern_net_down(struct tern_net *net);
 void tern_net_restart_work(struct work_struct *work);
 int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
+#ifndef TERN_WITHOUT_XSK
 int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
+#endif
 int tern_net_poll(struct napi_struct *napi, int budget);
 
 /* tern_tx.c */
@@ -426,8 +494,10 @@ int tern_tx_create(struct tern_channel *ch);
 void tern_tx_destroy(struct tern_channel *ch);
 void tern_tx_poll(struct tern_channel *ch, int budget);
 u32 tern_tx_room(const struct tern_tx *tx);
+#ifndef TERN_WITHOUT_XDP
 u32 tern_tx_spare(const struct tern_channel *ch);
 void tern_tx_submit(struct tern_channel *ch);
+#endif
 void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
 		   enum tern_tx_mapping mapping);
 void tern_tx_write_offload(struct tern_tx *tx, u32 index,
@@ -441,7 +511,9 @@ bool tern_tx_offload(const struct sk_buff *skb, struct tern_eth_offload *offload
 void tern_tx_account(const struct sk_buff *skb, u64 *count);
 
 /* tern_rx.c */
+#ifndef TERN_WITHOUT_XDP
 bool tern_rx_fits(const struct tern_net_config *config);
+#endif
 int tern_rx_alloc(struct tern_channel *ch, const struct tern_net_config *config);
 void tern_rx_free(struct tern_channel *ch);
 int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config);
@@ -450,11 +522,14 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp);
 bool tern_rx_is_low(const struct tern_rx *rx);
 int tern_rx_poll(struct tern_channel *ch, int budget);
 
+#ifndef TERN_WITHOUT_HWGRO
 /* tern_gro.c */
 netdev_features_t tern_fix_features(struct net_device *netdev,
 				    netdev_features_t features);
 bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *count);
 
+#endif
+#ifndef TERN_WITHOUT_XDP
 /* tern_xdp.c */
 extern const struct xdp_metadata_ops tern_xdp_metadata_ops;
 int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
@@ -466,9 +541,13 @@ void tern_xdp_flush(struct tern_channel *ch);
 /* tern_xdp_setup.c */
 bool tern_xdp_fits(const struct tern_net *net, const struct tern_net_config *config);
 int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
+#ifndef TERN_WITHOUT_XSK
 int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags);
+#endif
 void tern_xdp_set_features(struct net_device *netdev);
 
+#endif
+#ifndef TERN_WITHOUT_COALESCE
 /* tern_coalesce.c */
 int tern_moderate_new(struct tern_channel *ch, const struct tern_net_cq *cq);
 void tern_dim_init(struct tern_channel *ch);
@@ -481,6 +560,7 @@ int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 		      struct kernel_ethtool_coalesce *kernel_coal,
 		      struct netlink_ext_ack *extack);
 
+#endif
 /* tern_ethtool.c */
 extern const struct ethtool_ops tern_ethtool_ops;
 

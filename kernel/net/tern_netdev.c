@@ -14,7 +14,9 @@
 #include "tern_filter.h"
 #include "tern_net.h"
 #include "tern_util.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 #define TERN_MAX_MTU		9000
 /* Emulated machines may stall for seconds. */
@@ -49,8 +51,10 @@ static int tern_net_open(struct net_device *netdev)
 	struct tern_queues *queues;
 	int err;
 
+#ifndef TERN_WITHOUT_RESET
 	/* After a reset the device may have fewer queues. */
 	net->config.channels = min(net->config.channels, tern_max_channels(net));
+#endif
 	net->config.frame_len = tern_frame_len(netdev->mtu);
 	queues = tern_queues_alloc(net, &net->config);
 	if (IS_ERR(queues))
@@ -78,9 +82,11 @@ static int tern_net_stop(struct net_device *netdev)
 	struct tern_queues *queues;
 
 	queues = rtnl_dereference(net->queues);
+#ifndef TERN_WITHOUT_RESET
 	/* It was already stopped before a reset. */
 	if (!net->open)
 		return 0;
+#endif
 	net->open = false;
 	tern_net_down(net);
 	RCU_INIT_POINTER(net->queues, NULL);
@@ -103,8 +109,10 @@ static int tern_change_mtu(struct net_device *netdev, int mtu)
 
 	config = net->config;
 	config.frame_len = tern_frame_len(mtu);
+#ifndef TERN_WITHOUT_XDP
 	if (!tern_xdp_fits(net, &config))
 		return -EINVAL;
+#endif
 	if (!net->open) {
 		net->config = config;
 		WRITE_ONCE(netdev->mtu, mtu);
@@ -134,8 +142,10 @@ static u8 tern_rx_flags(const struct tern_net *net, netdev_features_t features)
 		flags |= TERN_ETH_QF_STRIP_VLAN;
 	if (features & NETIF_F_RXFCS)
 		flags |= TERN_ETH_QF_KEEP_FCS;
+#ifndef TERN_WITHOUT_HWGRO
 	if (features & NETIF_F_GRO_HW)
 		flags |= TERN_ETH_QF_COALESCE;
+#endif
 	return flags;
 }
 
@@ -148,9 +158,11 @@ static int tern_set_features(struct net_device *netdev, netdev_features_t featur
 	config.rx_flags = tern_rx_flags(net, features);
 	if (config.rx_flags == net->config.rx_flags)
 		return 0;
+#ifndef TERN_WITHOUT_XSK
 	/* The FCS may not fit the buffers of a socket. */
 	if (!tern_xsk_fits(net, &config, net->xdp_prog))
 		return -EINVAL;
+#endif
 	return tern_net_reconfigure(net, &config);
 }
 
@@ -222,17 +234,29 @@ static const struct net_device_ops tern_netdev_ops = {
 	.ndo_validate_addr	= eth_validate_addr,
 	.ndo_change_mtu		= tern_change_mtu,
 	.ndo_tx_timeout		= tern_tx_timeout,
+#ifdef TERN_WITHOUT_STATS
+	.ndo_get_stats64	= tern_get_stats64,
+#else
 	.ndo_get_stats64	= tern_get_all_stats64,
+#endif
 	.ndo_features_check	= tern_features_check,
+#ifndef TERN_WITHOUT_HWGRO
 	.ndo_fix_features	= tern_fix_features,
+#endif
 	.ndo_set_features	= tern_set_features,
 	.ndo_vlan_rx_add_vid	= tern_vlan_rx_add_vid,
 	.ndo_vlan_rx_kill_vid	= tern_vlan_rx_kill_vid,
+#ifndef TERN_WITHOUT_XDP
 	.ndo_bpf		= tern_bpf,
 	.ndo_xdp_xmit		= tern_xdp_xmit,
+#endif
+#ifndef TERN_WITHOUT_XSK
 	.ndo_xsk_wakeup		= tern_xsk_wakeup,
+#endif
+#ifndef TERN_WITHOUT_PTP
 	.ndo_hwtstamp_get	= tern_hwtstamp_get,
 	.ndo_hwtstamp_set	= tern_hwtstamp_set,
+#endif
 };
 
 int tern_net_alloc(struct tern_dev *tdev)
@@ -247,7 +271,9 @@ int tern_net_alloc(struct tern_dev *tdev)
 	SET_NETDEV_DEV(netdev, tern_dma_dev(tdev));
 	netdev->netdev_ops = &tern_netdev_ops;
 	netdev->ethtool_ops = &tern_ethtool_ops;
+#ifndef TERN_WITHOUT_STATS
 	netdev->stat_ops = &tern_stat_ops;
+#endif
 	netdev->watchdog_timeo = TERN_TX_TIMEOUT;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 
@@ -257,8 +283,12 @@ int tern_net_alloc(struct tern_dev *tdev)
 	mutex_init(&net->link_lock);
 	tern_steer_init(net);
 	tern_stats_init(net);
+#ifndef TERN_WITHOUT_STATS
 	tern_counters_init(net);
+#endif
+#ifndef TERN_WITHOUT_PTP
 	tern_ptp_init(net);
+#endif
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
 	INIT_DELAYED_WORK(&net->refill_work, tern_queues_refill_work);
 
@@ -275,8 +305,12 @@ void tern_net_free(struct tern_net *net)
 {
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
+#ifndef TERN_WITHOUT_STEERING
 	tern_steer_exit(net);
+#endif
+#ifndef TERN_WITHOUT_STATS
 	tern_counters_exit(net);
+#endif
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
@@ -298,15 +332,19 @@ static void tern_net_set_features(struct tern_net *net)
 		hw |= NETIF_F_TSO_MANGLEID | NETIF_F_RXFCS;
 		netif_set_tso_max_size(netdev, TERN_ETH_MAX_TSO);
 	}
+#ifndef TERN_WITHOUT_HWGRO
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD) &&
 	    tern_net_has_cap(net, TERN_CAP_ETH_COALESCE)) {
 		hw |= NETIF_F_GRO_HW;
 		on |= NETIF_F_GRO_HW;
 	}
+#endif
 	if (tern_net_has_cap(net, TERN_CAP_STEERING)) {
 		hw |= NETIF_F_RXHASH;
 		on |= NETIF_F_RXHASH;
+#ifndef TERN_WITHOUT_STEERING
 		on |= NETIF_F_NTUPLE;
+#endif
 	}
 	if (tern_net_has_cap(net, TERN_CAP_VLAN))
 		on |= NETIF_F_HW_VLAN_CTAG_FILTER;
@@ -315,7 +353,9 @@ static void tern_net_set_features(struct tern_net *net)
 	/* Checksums are by offset, so inner ones are possible, too. */
 	netdev->hw_enc_features = on & (NETIF_F_HW_CSUM | NETIF_F_SG | NETIF_F_HIGHDMA);
 	netdev->vlan_features = on & (TERN_OFFLOADS | NETIF_F_SG | NETIF_F_HIGHDMA);
+#ifndef TERN_WITHOUT_XDP
 	tern_xdp_set_features(netdev);
+#endif
 }
 
 /* The configuration until the user changes it. */
@@ -361,20 +401,27 @@ int tern_net_register(struct tern_net *net)
 		eth_hw_addr_random(netdev);
 
 	netif_carrier_off(netdev);
+#ifndef TERN_WITHOUT_PTP
 	err = tern_ptp_register(net);
 	if (err)
 		return err;
+#endif
 	err = register_netdev(netdev);
+#ifndef TERN_WITHOUT_PTP
 	if (err)
 		tern_ptp_unregister(net);
+#endif
 	return err;
 }
 
 void tern_net_unregister(struct tern_net *net)
 {
 	unregister_netdev(net->netdev);
+#ifndef TERN_WITHOUT_PTP
 	tern_ptp_unregister(net);
+#endif
 }
+#ifndef TERN_WITHOUT_RESET
 
 /* Before a reset: keeps the interface configured but inactive. */
 void tern_net_detach(struct tern_net *net)
@@ -383,7 +430,9 @@ void tern_net_detach(struct tern_net *net)
 
 	rtnl_lock();
 	netif_device_detach(netdev);
+#ifndef TERN_WITHOUT_STATS
 	tern_net_freeze_counters(net);
+#endif
 	if (netif_running(netdev))
 		tern_net_stop(netdev);
 	rtnl_unlock();
@@ -394,11 +443,16 @@ void tern_net_attach(struct tern_net *net)
 {
 	struct net_device *netdev = net->netdev;
 
+#ifndef TERN_WITHOUT_STATS
 	tern_net_thaw_counters(net);
+#endif
+#ifndef TERN_WITHOUT_PTP
 	tern_ptp_reset(net);
+#endif
 	rtnl_lock();
 	if (netif_running(netdev) && tern_net_open(netdev))
 		dev_close(netdev);
 	netif_device_attach(netdev);
 	rtnl_unlock();
 }
+#endif

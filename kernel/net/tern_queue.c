@@ -12,7 +12,9 @@
 
 #include "tern_net.h"
 #include "tern_util.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 /* Delay between attempts to start queues that the device refused. */
 #define TERN_RESTART_INTERVAL	HZ
@@ -41,10 +43,14 @@ int tern_net_poll(struct napi_struct *napi, int budget)
 	if (!budget)
 		return 0;
 	done = tern_rx_poll(ch, budget);
+#ifndef TERN_WITHOUT_XSK
 	if (ch->tx.xsk_pool && tern_xsk_tx(ch))
 		return budget;
+#endif
 	if (done < budget && napi_complete_done(napi, done)) {
+#ifndef TERN_WITHOUT_COALESCE
 		tern_dim_update(ch);
+#endif
 		tern_net_cq_arm(net, &ch->tx.cq);
 		tern_net_cq_arm(net, &ch->rx.cq);
 	}
@@ -64,7 +70,9 @@ static int tern_channel_alloc(struct tern_channel *ch, const struct tern_net_con
 
 	tdev = net->tdev;
 	netif_napi_add_config(net->netdev, &ch->napi, tern_net_poll, ch->index);
+#ifndef TERN_WITHOUT_COALESCE
 	tern_dim_init(ch);
+#endif
 	err = tern_tx_alloc(ch, config->tx_log_size);
 	if (err)
 		goto del_napi;
@@ -158,10 +166,14 @@ static void tern_channel_start(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
 
+#ifdef TERN_WITHOUT_XDP
+	WRITE_ONCE(ch->up, true);
+#else
 	/* Senders of XDP frames that see the flag under the lock see the new queue, too. */
 	__netif_tx_lock_bh(tern_txq(ch));
 	WRITE_ONCE(ch->up, true);
 	__netif_tx_unlock_bh(tern_txq(ch));
+#endif
 	tern_channel_napi_start(ch);
 	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
@@ -190,8 +202,10 @@ static int tern_channel_create(struct tern_channel *ch, const struct tern_net_co
 	int err;
 
 	err = tern_tx_create(ch);
+#ifndef TERN_WITHOUT_XSK
 	if (!err)
 		err = tern_xsk_rx_start(ch);
+#endif
 	if (!err)
 		err = tern_rx_create(ch, config);
 	return err;
@@ -202,7 +216,9 @@ static void tern_channel_destroy(struct tern_channel *ch)
 {
 	tern_rx_destroy(ch);
 	tern_tx_destroy(ch);
+#ifndef TERN_WITHOUT_XSK
 	tern_xsk_rx_stop(&ch->rx);
+#endif
 }
 
 static void tern_queues_destroy(struct tern_queues *queues)
@@ -292,8 +308,10 @@ void tern_queues_stop(struct tern_net *net)
 	/* For the ends of the last polls. */
 	synchronize_net();
 
+#ifndef TERN_WITHOUT_COALESCE
 	for (i = 0; i < queues->config.channels; i++)
 		tern_dim_stop(&queues->channel[i]);
+#endif
 	tern_steer_stop(net);
 	tern_queues_destroy(queues);
 }
@@ -466,6 +484,7 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 	tern_net_restart(net);
 	return err;
 }
+#ifndef TERN_WITHOUT_XSK
 
 /*
  * Recreates the queues of a channel, while the others take its share of frames. Needs
@@ -488,7 +507,9 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 	__netif_tx_unlock_bh(txq);
 	/* For the end of the last poll. */
 	synchronize_net();
+#ifndef TERN_WITHOUT_COALESCE
 	tern_dim_stop(ch);
+#endif
 	tern_channel_destroy(ch);
 	net->xsk_pools[ch->index] = pool;
 	err = tern_channel_create(ch, config);
@@ -531,3 +552,4 @@ int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 
 	tern_net_restart(net);
 	return err;
 }
+#endif

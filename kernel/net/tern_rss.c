@@ -18,6 +18,7 @@ void tern_rss_spread(struct tern_net *net, unsigned int channels)
 		rss->indir[i] = ethtool_rxfh_indir_default(i, channels);
 }
 
+#ifndef TERN_WITHOUT_XSK
 /**
  * tern_steer_substitute() - choose the channel that takes the frames of another
  * @net: the network device, with queues
@@ -43,18 +44,23 @@ static bool tern_rss_avoids(const struct tern_net *net, unsigned int channel)
 {
 	const struct tern_steer *steer = &net->steer;
 
+#ifndef TERN_WITHOUT_STEERING
 	/* The frames of a rule that waits are not for the sockets of other channels. */
 	if (steer->num_waiting && channel != steer->waiting_channel &&
 	    net->xsk_pools[channel])
 		return true;
+#endif
 	return channel == steer->detached;
 }
 
+#endif
 static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
 			 struct tern_cmd_rss *cmd)
 {
 	const struct tern_queues *queues = rtnl_dereference(net->queues);
+#ifndef TERN_WITHOUT_XSK
 	unsigned int substitute = tern_steer_substitute(net, net->steer.detached);
+#endif
 	unsigned int i, index;
 
 	cmd->id = cpu_to_le32(id);
@@ -67,8 +73,10 @@ static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 i
 	for (i = 0; i < TERN_RSS_ENTRIES; i++) {
 		/* There may be fewer channels than when the user set the table. */
 		index = rss->indir[i] % queues->config.channels;
+#ifndef TERN_WITHOUT_XSK
 		if (tern_rss_avoids(net, index) && substitute != TERN_NO_CHANNEL)
 			index = substitute;
+#endif
 		cmd->entries[i] = cpu_to_le32(queues->channel[index].rx.id);
 	}
 }
@@ -160,9 +168,11 @@ int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param)
 
 	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
 		return -EOPNOTSUPP;
+#ifndef TERN_WITHOUT_STEERING
 	rss = tern_rss_find(net, param->rss_context);
 	if (!rss)
 		return -ENOENT;
+#endif
 	param->hfunc = ETH_RSS_HASH_TOP;
 	param->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
 	if (param->key)

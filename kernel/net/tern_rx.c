@@ -7,15 +7,21 @@
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <net/page_pool/helpers.h>
+#ifndef TERN_WITHOUT_XSK
 #include <net/xdp_sock_drv.h>
+#endif
 
 #include "tern_net.h"
 #include "tern_util.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
+#ifndef TERN_WITHOUT_HWGRO
 /* Size of the buffers of packets that the device coalesces. */
 #define TERN_RX_COALESCE_SIZE	SZ_4K
+#endif
 /* Number of free receive descriptors that justifies a refill. */
 #define TERN_RX_BATCH		16
 
@@ -36,17 +42,21 @@ static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config
 		.headroom = TERN_RX_HEADROOM,
 	};
 
+#ifndef TERN_WITHOUT_XDP
 	if (config->xdp)
 		layout.headroom = XDP_PACKET_HEADROOM;
+#endif
 	layout.buf_len = config->frame_len;
 	if (config->rx_flags & TERN_ETH_QF_KEEP_FCS)
 		layout.buf_len += ETH_FCS_LEN;
 	layout.buf_size = SKB_HEAD_ALIGN(layout.headroom + layout.buf_len);
+#ifndef TERN_WITHOUT_HWGRO
 	if (config->rx_flags & TERN_ETH_QF_COALESCE) {
 		layout.buf_size = TERN_RX_COALESCE_SIZE;
 		layout.buf_len = SKB_WITH_OVERHEAD(TERN_RX_COALESCE_SIZE) - layout.headroom;
 		return layout;
 	}
+#endif
 	if (layout.buf_size > PAGE_SIZE && config->rx_flags & TERN_ETH_QF_SCATTER) {
 		layout.buf_size = PAGE_SIZE;
 		layout.buf_len = SKB_WITH_OVERHEAD(PAGE_SIZE) - layout.headroom;
@@ -54,6 +64,7 @@ static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config
 	return layout;
 }
 
+#ifndef TERN_WITHOUT_XDP
 /* Whether each frame fits into one page, as most XDP programs require. */
 bool tern_rx_fits(const struct tern_net_config *config)
 {
@@ -64,6 +75,7 @@ bool tern_rx_fits(const struct tern_net_config *config)
 	return tern_rx_layout(&single).buf_size <= PAGE_SIZE;
 }
 
+#endif
 static void tern_rx_count_fail(struct tern_channel *ch)
 {
 	struct tern_stats *stats = &ch->net->stats[ch->index];
@@ -85,10 +97,12 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 	struct tern_rx_slot *slot;
 	dma_addr_t dma;
 
+#ifndef TERN_WITHOUT_XSK
 	if (rx->xsk_pool) {
 		tern_xsk_rx_fill(rx);
 		return;
 	}
+#endif
 	while (tern_ring_free(rx->pi, rx->ci, rx->log_size)) {
 		slot = tern_rx_slot(rx, rx->pi);
 		slot->size = rx->buf_size;
@@ -112,8 +126,10 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 /* Whether so few buffers are posted that process context must allocate some. */
 bool tern_rx_is_low(const struct tern_rx *rx)
 {
+#ifndef TERN_WITHOUT_XSK
 	if (rx->xsk_pool)
 		return false;
+#endif
 	return tern_ring_used(rx->pi, rx->ci) < BIT(rx->log_size) / 2;
 }
 
@@ -124,10 +140,12 @@ static void tern_rx_put(struct tern_rx *rx, u32 num, bool napi)
 
 	for (; num; num--, rx->ci++) {
 		slot = tern_rx_slot(rx, rx->ci);
+#ifndef TERN_WITHOUT_XSK
 		if (rx->xsk_pool) {
 			xsk_buff_free(slot->xdp);
 			continue;
 		}
+#endif
 		page_pool_put_full_page(rx->pool, slot->page, napi);
 	}
 }
@@ -173,8 +191,10 @@ static struct sk_buff *tern_rx_build_skb(struct tern_channel *ch, struct xdp_buf
 	skb_frag_t *frag;
 	unsigned int i;
 
+#ifndef TERN_WITHOUT_XSK
 	if (ch->rx.xsk_pool)
 		return tern_xsk_rx_build_skb(ch, xdp);
+#endif
 	/* build_skb() clears the count, but not the array. */
 	if (unlikely(xdp_buff_has_frags(xdp)))
 		nr_frags = xdp_get_shared_info_from_buff(xdp)->nr_frags;
@@ -216,9 +236,11 @@ static void tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 							PKT_HASH_TYPE_L3);
 	if (cqe->flags & TERN_CQE_F_VLAN && ch->rx.flags & TERN_ETH_QF_STRIP_VLAN)
 		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q), le16_to_cpu(cqe->vlan));
+#ifndef TERN_WITHOUT_PTP
 	if (unlikely(READ_ONCE(ch->net->ptp.config.rx_filter) != HWTSTAMP_FILTER_NONE))
 		skb_hwtstamps(skb)->hwtstamp =
 			ns_to_ktime(tern_ptp_time(ch->net, le64_to_cpu(cqe->timestamp)));
+#endif
 	skb_record_rx_queue(skb, ch->index);
 	skb->protocol = eth_type_trans(skb, netdev);
 }
@@ -233,6 +255,7 @@ static void tern_rx_pass(struct tern_channel *ch, struct tern_xdp_buff *buff, u6
 		return;
 	}
 	tern_rx_offload(ch, skb, buff->cqe, count);
+#ifndef TERN_WITHOUT_HWGRO
 	if (unlikely(buff->cqe->srqn) &&
 	    !tern_gro_complete(skb, le32_to_cpu(buff->cqe->srqn),
 			       READ_ONCE(ch->rx.frame_len), count)) {
@@ -240,6 +263,7 @@ static void tern_rx_pass(struct tern_channel *ch, struct tern_xdp_buff *buff, u6
 		kfree_skb(skb);
 		return;
 	}
+#endif
 	napi_gro_receive(&ch->napi, skb);
 }
 
@@ -261,11 +285,13 @@ static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe
 	u32 max_len = READ_ONCE(rx->frame_len);
 	u32 len = le32_to_cpu(cqe->byte_len);
 
+#ifndef TERN_WITHOUT_HWGRO
 	if (cqe->srqn) {
 		if (!(rx->flags & TERN_ETH_QF_COALESCE))
 			return false;
 		max_len = VLAN_ETH_HLEN + TERN_ETH_MAX_COALESCED;
 	}
+#endif
 	if (rx->flags & TERN_ETH_QF_KEEP_FCS)
 		max_len += ETH_FCS_LEN;
 	return cqe->status == TERN_CQE_SUCCESS && len >= ETH_HLEN && len <= max_len &&
@@ -302,14 +328,20 @@ static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64
 	}
 	count[TERN_RX_STAT_PACKETS]++;
 	count[TERN_RX_STAT_BYTES] += len;
+#ifdef TERN_WITHOUT_XSK
+	tern_rx_collect(rx, &buff->xdp, len, num);
+#else
 	if (rx->xsk_pool)
 		buff = tern_xsk_rx_collect(rx, len, num);
 	else
 		tern_rx_collect(rx, &buff->xdp, len, num);
+#endif
 	buff->cqe = cqe;
+#ifndef TERN_WITHOUT_XDP
 	buff->ch = ch;
 	if (!tern_xdp_run(ch, buff, count))
 		return true;
+#endif
 	tern_rx_pass(ch, buff, count);
 	return true;
 }
@@ -330,11 +362,15 @@ int tern_rx_poll(struct tern_channel *ch, int budget)
 			break;
 		}
 	}
+#ifndef TERN_WITHOUT_XDP
 	tern_xdp_flush(ch);
+#endif
 	tern_net_cq_release(&rx->cq);
 	tern_stats_add(stats, stats->rx, count, TERN_RX_STAT_NUM);
+#ifndef TERN_WITHOUT_XSK
 	if (rx->xsk_pool)
 		return tern_xsk_rx_refill(rx) ? budget : done;
+#endif
 	tern_rx_refill(ch);
 	return done;
 }
@@ -357,9 +393,11 @@ static struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
 		.queue_idx = ch->index,
 	};
 
+#ifndef TERN_WITHOUT_XDP
 	/* XDP_TX sends the buffers. */
 	if (config->xdp)
 		params.dma_dir = DMA_BIDIRECTIONAL;
+#endif
 	return page_pool_create(&params);
 }
 
@@ -453,8 +491,10 @@ int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config
 
 	rx->flags = config->rx_flags;
 	rx->buf_len = tern_rx_layout(config).buf_len;
+#ifndef TERN_WITHOUT_XSK
 	if (rx->xsk_pool)
 		tern_xsk_rx_config(rx, config);
+#endif
 	cmd.flags = rx->flags;
 	err = tern_net_cq_create(ch, &rx->cq);
 	if (err)

@@ -13,13 +13,17 @@
 
 #define TERN_RSS_L3	(TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP)
 #define TERN_RSS_L4	(TERN_RSS_L3 | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)
+#ifndef TERN_WITHOUT_XSK
 
 #define TERN_NO_CHANNEL		UINT_MAX
+#endif
+#ifndef TERN_WITHOUT_STEERING
 /* RSS groups of the network device, the default one included. */
 #define TERN_MAX_RSS		32
 /* Rules of the network device. Their location is their priority. */
 #define TERN_MAX_RULES		1024
 #define TERN_RULE_PRIORITY	0x20000
+#endif
 
 struct ethtool_ops;
 struct ethtool_rxfh_param;
@@ -44,11 +48,14 @@ struct tern_rss {
  */
 struct tern_steer {
 	struct tern_rss rss;
+#ifndef TERN_WITHOUT_XSK
 	/**
 	 * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL
 	 *	if there is none
 	 */
 	unsigned int detached;
+#endif
+#ifndef TERN_WITHOUT_STEERING
 	/** @rules: ntuple rules, sorted by location */
 	struct list_head rules;
 	/** @num_rules: number of @rules */
@@ -59,11 +66,14 @@ struct tern_steer {
 	unsigned int waiting_channel;
 	/** @retry_delay: jiffies until the next attempt to create them */
 	unsigned long retry_delay;
+#endif
 };
 
 /* tern_rss.c */
 void tern_rss_spread(struct tern_net *net, unsigned int channels);
+#ifndef TERN_WITHOUT_XSK
 unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
+#endif
 int tern_rss_create(struct tern_net *net, struct tern_rss *rss);
 void tern_rss_destroy(struct tern_net *net, struct tern_rss *rss);
 int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
@@ -82,9 +92,12 @@ int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 void tern_steer_init(struct tern_net *net);
 int tern_steer_start(struct tern_net *net);
 void tern_steer_stop(struct tern_net *net);
+#ifndef TERN_WITHOUT_XSK
 int tern_steer_detach(struct tern_net *net, unsigned int channel);
 int tern_steer_attach(struct tern_net *net);
+#endif
 
+#ifndef TERN_WITHOUT_STEERING
 struct ethtool_rx_flow_spec;
 struct ethtool_rxfh_context;
 struct ethtool_rxfh_fields;
@@ -124,4 +137,5 @@ bool tern_ntuple_uses_rss(const struct tern_net *net, u32 context);
 int tern_ntuple_get(struct tern_net *net, struct ethtool_rxnfc *info, u32 *locations);
 int tern_ntuple_set(struct tern_net *net, struct ethtool_rxnfc *info);
 
+#endif
 #endif /* TERN_STEER_H */

@@ -8,11 +8,15 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <net/netdev_queues.h>
+#ifndef TERN_WITHOUT_XSK
 #include <net/xdp_sock_drv.h>
+#endif
 
 #include "tern_net.h"
 #include "tern_util.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 /* Stop the transmit queue without space for a frame, wake it with twice that. */
 #define TERN_TX_STOP		TERN_ETH_MAX_TXD
@@ -27,6 +31,7 @@ u32 tern_tx_room(const struct tern_tx *tx)
 	return tern_ring_free(READ_ONCE(tx->pi), READ_ONCE(tx->ci), tx->log_size);
 }
 
+#ifndef TERN_WITHOUT_XDP
 /*
  * Number of free descriptors that XDP may use. It leaves space for one frame of the
  * network stack. If that was too little and its queue has stopped, as many
@@ -41,6 +46,7 @@ u32 tern_tx_spare(const struct tern_channel *ch)
 	return room - min(room, keep);
 }
 
+#endif
 static void tern_tx_unmap(struct tern_net *net, const struct tern_tx_slot *slot)
 {
 	struct device *dev = tern_dma_dev(net->tdev);
@@ -179,6 +185,7 @@ static void tern_tx_ring(struct tern_channel *ch)
 	tern_ring(&ch->net->tdev->core, TERN_DB_CMD_ETH_TX, ch->tx.id);
 }
 
+#ifndef TERN_WITHOUT_XDP
 /* Gives all complete frames to the device. */
 void tern_tx_submit(struct tern_channel *ch)
 {
@@ -186,6 +193,7 @@ void tern_tx_submit(struct tern_channel *ch)
 	tern_tx_ring(ch);
 }
 
+#endif
 /* Frees a frame that is not sent. */
 static netdev_tx_t tern_tx_refuse(struct sk_buff *skb, struct net_device *netdev)
 {
@@ -220,9 +228,11 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 	/* The head and an offload descriptor. */
 	if (skb_shinfo(skb)->nr_frags + 2 > TERN_ETH_MAX_TXD && skb_linearize(skb))
 		goto drop;
+#ifndef TERN_WITHOUT_PTP
 	if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_HW_TSTAMP &&
 		     READ_ONCE(net->ptp.config.tx_type) == HWTSTAMP_TX_ON))
 		skb_shinfo(skb)->tx_flags |= SKBTX_IN_PROGRESS;
+#endif
 	if (tern_tx_map(ch, skb))
 		goto drop;
 
@@ -287,14 +297,17 @@ static void tern_tx_complete_skb(struct tern_channel *ch, struct sk_buff *skb,
 	done->bytes += skb->len;
 	if (likely(cqe->status == TERN_CQE_SUCCESS)) {
 		tern_tx_account(skb, count);
+#ifndef TERN_WITHOUT_PTP
 		if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS))
 			tern_ptp_stamp_tx(ch->net, skb, le64_to_cpu(cqe->timestamp));
+#endif
 	} else {
 		count[TERN_TX_STAT_ERRORS]++;
 	}
 	napi_consume_skb(skb, budget);
 }
 
+#ifndef TERN_WITHOUT_XDP
 static void tern_tx_complete_xdp(struct xdp_frame *frame, const struct tern_cqe *cqe,
 				 u64 *count)
 {
@@ -308,6 +321,8 @@ static void tern_tx_complete_xdp(struct xdp_frame *frame, const struct tern_cqe 
 	xdp_return_frame(frame);
 }
 
+#endif
+#ifndef TERN_WITHOUT_XSK
 /* Ends the use of a descriptor with a frame or buffer of the pool. */
 static void tern_tx_drop_xsk(struct tern_tx *tx, struct tern_tx_slot *slot)
 {
@@ -340,11 +355,13 @@ static void tern_tx_complete_xsk(struct tern_channel *ch, struct tern_tx_slot *s
 	tern_tx_drop_xsk(&ch->tx, slot);
 }
 
+#endif
 static bool tern_tx_in_flight(const struct tern_tx *tx, u32 ci, u32 end)
 {
 	return tern_ring_used(end, ci) < tern_ring_used(READ_ONCE(tx->pi), ci);
 }
 
+#ifndef TERN_WITHOUT_XDP
 /* Whether all frames in flight from @ci up to that of @cqe are skbs. */
 static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct tern_cqe *cqe)
 {
@@ -361,6 +378,7 @@ static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct ter
 	return true;
 }
 
+#endif
 /* Frees frames up to that of @cqe. Returns false if it is not in flight. */
 static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 			     const struct tern_cqe *cqe, int budget,
@@ -378,10 +396,14 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 		tern_tx_unmap(ch->net, slot);
 		if (slot->owner == TERN_TX_SKB)
 			tern_tx_complete_skb(ch, slot->skb, cqe, budget, done, count);
+#ifndef TERN_WITHOUT_XDP
 		else if (slot->owner == TERN_TX_XDP)
 			tern_tx_complete_xdp(slot->frame, cqe, count);
+#endif
+#ifndef TERN_WITHOUT_XSK
 		else if (slot->owner != TERN_TX_PART)
 			tern_tx_complete_xsk(ch, slot, cqe, count);
+#endif
 		if (slot->owner != TERN_TX_PART)
 			done->packets++;
 		slot->owner = TERN_TX_PART;
@@ -400,9 +422,11 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 	u32 ci = tx->ci;
 
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+#ifndef TERN_WITHOUT_XDP
 		/* Without a budget, XDP frames, and all frames after them, stay. */
 		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, cqe))
 			break;
+#endif
 		/* With this status the device has stopped the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     !tern_tx_complete(ch, &ci, cqe, budget, &done, count)))
@@ -471,8 +495,10 @@ int tern_tx_create(struct tern_channel *ch)
 	memset(tx->buf.va, 0, tx->buf.size);
 	tx->pi = 0;
 	tx->ci = 0;
+#ifndef TERN_WITHOUT_XSK
 	tx->xsk_pool = net->xsk_pools[ch->index];
 	tx->xsk_skip = false;
+#endif
 	err = tern_eth_queue_create(net, &cmd, &tx->buf, &tx->cq, &tx->id);
 	if (err)
 		tern_net_cq_destroy(net, &tx->cq);
@@ -485,10 +511,14 @@ static void tern_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
 {
 	if (slot->owner == TERN_TX_SKB)
 		dev_kfree_skb(slot->skb);
+#ifndef TERN_WITHOUT_XDP
 	else if (slot->owner == TERN_TX_XDP)
 		xdp_return_frame(slot->frame);
+#endif
+#ifndef TERN_WITHOUT_XSK
 	else if (slot->owner != TERN_TX_PART)
 		tern_tx_drop_xsk(tx, slot);
+#endif
 	slot->owner = TERN_TX_PART;
 }
 

@@ -9,10 +9,14 @@
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <net/page_pool/helpers.h>
+#ifndef TERN_WITHOUT_XSK
 #include <net/xdp_sock_drv.h>
+#endif
 
 #include "tern_net.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
+#endif
 
 /* What became of a frame that a program has seen. */
 enum tern_xdp_result {
@@ -127,18 +131,22 @@ static bool tern_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
 {
 	struct xdp_frame *frame;
 
+#ifndef TERN_WITHOUT_XSK
 	if (ch->rx.xsk_pool)
 		return tern_xsk_tx_buff(ch, xdp);
+#endif
 	frame = xdp_convert_buff_to_frame(xdp);
 	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
 }
 
 static void tern_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
 {
+#ifndef TERN_WITHOUT_XSK
 	if (ch->rx.xsk_pool) {
 		xsk_buff_free(xdp);
 		return;
 	}
+#endif
 	xdp_return_buff(xdp);
 }
 

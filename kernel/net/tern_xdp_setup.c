@@ -5,13 +5,17 @@
 #include <linux/filter.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
+#ifndef TERN_WITHOUT_XSK
 #include <net/xdp_sock_drv.h>
+#endif
 
 #include "tern_net.h"
+#ifndef TERN_WITHOUT_XSK
 #include "tern_xsk.h"
 
 /* The allocator synchronizes each buffer. */
 #define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
+#endif
 
 /*
  * Whether the program, if there is one, can use the buffers of @config. Programs
@@ -19,8 +23,10 @@
  */
 bool tern_xdp_fits(const struct tern_net *net, const struct tern_net_config *config)
 {
+#ifndef TERN_WITHOUT_XSK
 	if (!tern_xsk_fits(net, config, net->xdp_prog))
 		return false;
+#endif
 	return !net->xdp_prog || tern_rx_fits(config) ||
 	       (net->xdp_prog->aux->xdp_has_frags &&
 		config->rx_flags & TERN_ETH_QF_SCATTER);
@@ -55,11 +61,13 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		err = tern_xdp_check(&config, prog, extack);
 		if (err)
 			return err;
+#ifndef TERN_WITHOUT_XSK
 		if (!tern_xsk_fits(net, &config, prog)) {
 			NL_SET_ERR_MSG_MOD(extack,
 					   "MTU too large for the buffers of an AF_XDP socket");
 			return -EOPNOTSUPP;
 		}
+#endif
 		/* The program needs frames as received. */
 		config.rx_flags &= ~TERN_ETH_QF_COALESCE;
 	}
@@ -82,6 +90,7 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 	return 0;
 }
 
+#ifndef TERN_WITHOUT_XSK
 static int tern_xsk_enable(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
 {
 	int err;
@@ -148,6 +157,7 @@ int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
 	return 0;
 }
 
+#endif
 int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 {
 	struct tern_net *net = netdev_priv(netdev);
@@ -155,8 +165,10 @@ int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	switch (bpf->command) {
 	case XDP_SETUP_PROG:
 		return tern_xdp_setup(net, bpf->prog, bpf->extack);
+#ifndef TERN_WITHOUT_XSK
 	case XDP_SETUP_XSK_POOL:
 		return tern_xsk_setup_pool(net, bpf->xsk.pool, bpf->xsk.queue_id);
+#endif
 	default:
 		return -EINVAL;
 	}
@@ -172,9 +184,11 @@ void tern_xdp_set_features(struct net_device *netdev)
 	netdev->xdp_metadata_ops = &tern_xdp_metadata_ops;
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD))
 		xdp |= NETDEV_XDP_ACT_RX_SG;
+#ifndef TERN_WITHOUT_XSK
 	xdp |= NETDEV_XDP_ACT_XSK_ZEROCOPY;
 	netdev->xdp_zc_max_segs = TERN_XSK_MAX_SEGS;
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD))
 		netdev->xsk_tx_metadata_ops = &tern_xsk_tx_metadata_ops;
+#endif
 	xdp_set_features_flag(netdev, xdp);
 }

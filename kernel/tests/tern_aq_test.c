@@ -9,7 +9,9 @@
 #include <linux/module.h>
 
 #include "tern_dev.h"
+#ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
+#endif
 #include "tern_util.h"
 #include "tern_verbs.h"
 
@@ -620,6 +622,7 @@ static void tern_test_dies_while_taken_down(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
 }
 
+#ifndef TERN_WITHOUT_RESET
 /* Only the failure of a device that nobody else brings up is reported. */
 static void tern_test_report_due(struct kunit *test)
 {
@@ -637,6 +640,7 @@ static void tern_test_report_due(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_report_due(tdev));
 }
 
+#endif
 static int tern_test_aq_init(struct kunit *test)
 {
 	struct tern_test_aq *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
@@ -701,7 +705,9 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_late_with_memory),
 	KUNIT_CASE(tern_test_dies),
 	KUNIT_CASE(tern_test_dies_while_taken_down),
+#ifndef TERN_WITHOUT_RESET
 	KUNIT_CASE(tern_test_report_due),
+#endif
 	{}
 };
 

@@ -69,6 +69,7 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 	case TERN_CMD_DESTROY_RSS:
 		WRITE_ONCE(fake->rss_groups, fake->rss_groups - 1);
 		return false;
+#ifndef TERN_WITHOUT_STEERING
 	case TERN_CMD_CREATE_FLOW:
 		memcpy(&fake->flow, in, sizeof(fake->flow));
 		WRITE_ONCE(fake->flows, fake->flows + 1);
@@ -77,6 +78,7 @@ static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *
 		tern_test_steered(fake);
 		WRITE_ONCE(fake->flows, fake->flows - 1);
 		return false;
+#endif
 	case TERN_CMD_SET_RX_DEFAULT:
 		memcpy(&fake->rx_default, in, sizeof(fake->rx_default));
 		return false;
@@ -92,8 +94,10 @@ static void tern_test_check_dangling(struct tern_test_net *fake,
 	bool used = false;
 	unsigned int i;
 
+#ifndef TERN_WITHOUT_STEERING
 	used = fake->flows && fake->flow.dest == TERN_DEST_ETH_QUEUE &&
 	       fake->flow.dest_id == queue->id;
+#endif
 	for (i = 0; fake->rss_groups && i < TERN_RSS_ENTRIES; i++)
 		used |= fake->rss.entries[i] == queue->id;
 	fake->dangling += used;

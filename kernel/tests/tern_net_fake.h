@@ -6,7 +6,9 @@
 #include <kunit/test.h>
 #include <linux/kthread.h>
 
+#ifndef TERN_WITHOUT_STEERING
 #include "tern_flow.h"
+#endif
 #include "tern_net.h"
 
 /* What the fake device adds to a number for its generation. */
@@ -35,8 +37,10 @@ struct tern_test_net {
 	struct tern_cmd_rss rss;		/* last CREATE_RSS or MODIFY_RSS */
 	struct tern_cmd_rss old_rss;		/* the one before */
 	unsigned int rss_modified;	/* MODIFY_RSS, ever */
+#ifndef TERN_WITHOUT_STEERING
 	struct tern_cmd_create_flow flow;	/* last CREATE_FLOW */
 	int flows;
+#endif
 	struct tern_cmd_set_rx_default rx_default;
 	u32 old_id;
 	bool rtnl_released;

@@ -122,6 +122,7 @@ static void tern_test_channels(struct kunit *test)
 	tern_test_expect_up(test, ETH_DATA_LEN);
 }
 
+#ifndef TERN_WITHOUT_STEERING
 /* Groups and rules exist in the device again after a reset. */
 static void tern_test_steering(struct kunit *test)
 {
@@ -173,6 +174,7 @@ static void tern_test_steering(struct kunit *test)
 
 /* A pool of pages that are too large for any allocation to succeed. */
 
+#endif
 static struct page_pool *tern_test_empty_pool(struct kunit *test)
 {
 	const struct page_pool_params params = {
@@ -236,6 +238,7 @@ static void tern_test_empty_ring(struct kunit *test)
 	tern_test_expect_up(test, ETH_DATA_LEN);
 }
 
+#ifndef TERN_WITHOUT_RESET
 static bool tern_test_filter_has(struct kunit *test, const u8 *mac)
 {
 	struct tern_test_net *fake = test->priv;
@@ -272,6 +275,8 @@ static void tern_test_filter_detached(struct kunit *test)
 	rtnl_unlock();
 }
 
+#ifndef TERN_WITHOUT_STATS
+#endif
 static u64 tern_test_missed(struct kunit *test)
 {
 	struct tern_net *net = tern_test_net(test);
@@ -321,6 +326,7 @@ static void tern_test_counters(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_test_filtered(test), 101);
 }
 
+#endif
 static bool tern_test_restarted(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
@@ -376,10 +382,16 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_mtu_no_memory),
 	KUNIT_CASE(tern_test_refused),
 	KUNIT_CASE(tern_test_empty_ring),
+#ifndef TERN_WITHOUT_RESET
 	KUNIT_CASE(tern_test_filter_detached),
+#endif
+#ifndef TERN_WITHOUT_STATS
 	KUNIT_CASE(tern_test_counters),
+#endif
 	KUNIT_CASE(tern_test_channels),
+#ifndef TERN_WITHOUT_STEERING
 	KUNIT_CASE(tern_test_steering),
+#endif
 	KUNIT_CASE(tern_test_cq_error),
 	KUNIT_CASE(tern_test_late_fault),
 	{}

@@ -7,8 +7,12 @@
 #include <linux/module.h>
 #include <linux/rtnetlink.h>
 #include <net/sch_generic.h>
+#ifndef TERN_WITHOUT_XDP
 #include <net/xdp.h>
+#endif
+#ifndef TERN_WITHOUT_STEERING
 #include <net/xsk_buff_pool.h>
+#endif
 
 #include "tern_net_fake.h"
 #include "tern_util.h"
@@ -34,6 +38,7 @@ static netdev_tx_t tern_test_xmit(struct kunit *test, unsigned int queue)
 	return result;
 }
 
+#ifndef TERN_WITHOUT_XDP
 /* Sends a frame as another device would redirect it. Returns whether it was taken. */
 static bool tern_test_redirect(struct kunit *test)
 {
@@ -82,6 +87,7 @@ static void tern_test_poll(struct tern_channel *ch, int budget)
 	local_bh_enable();
 }
 
+#endif
 static u64 tern_test_dropped(struct kunit *test)
 {
 	struct rtnl_link_stats64 stats;
@@ -137,6 +143,7 @@ static void tern_test_watchdog(struct kunit *test)
 	}
 }
 
+#ifndef TERN_WITHOUT_XDP
 /* netpoll completes frames of the stack up to the first one of XDP. */
 static void tern_test_netpoll(struct kunit *test)
 {
@@ -225,6 +232,8 @@ static void tern_test_room(struct kunit *test)
 	napi_enable(&ch->napi);
 }
 
+#endif
+#ifndef TERN_WITHOUT_COALESCE
 static int tern_test_set_coalesce(struct kunit *test, u32 rx, u32 tx)
 {
 	struct net_device *netdev = tern_test_net(test)->netdev;
@@ -280,6 +289,7 @@ static void tern_test_coalesce_refused(struct kunit *test)
 	tern_test_expect_coalesce(test, 30, 40);
 }
 
+#endif
 static bool tern_test_has_xps(const struct net_device *netdev)
 {
 #ifdef CONFIG_XPS
@@ -321,6 +331,7 @@ static void tern_test_xps(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
 }
 
+#ifndef TERN_WITHOUT_STEERING
 /* Where frames go: to the four channels by RSS, and to the third by a rule. */
 static void tern_test_expect_steered(struct kunit *test)
 {
@@ -635,13 +646,19 @@ static void tern_test_rule_waits_socket(struct kunit *test)
 				tern_test_channel(test, i % 4)->rx.id);
 }
 
+#endif
 static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_removed_queue),
 	KUNIT_CASE(tern_test_watchdog),
+#ifndef TERN_WITHOUT_XDP
 	KUNIT_CASE(tern_test_netpoll),
 	KUNIT_CASE(tern_test_room),
+#endif
+#ifndef TERN_WITHOUT_COALESCE
 	KUNIT_CASE(tern_test_coalesce_refused),
+#endif
 	KUNIT_CASE(tern_test_xps),
+#ifndef TERN_WITHOUT_STEERING
 	KUNIT_CASE(tern_test_replace),
 	KUNIT_CASE(tern_test_replace_substitute),
 	KUNIT_CASE(tern_test_replace_all),
@@ -651,6 +668,7 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_rule_waits_start),
 	KUNIT_CASE(tern_test_rule_waits_deleted),
 	KUNIT_CASE(tern_test_rule_waits_socket),
+#endif
 	{}
 };
 
