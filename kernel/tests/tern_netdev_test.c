@@ -275,8 +275,8 @@ static void tern_test_filter_detached(struct kunit *test)
 	rtnl_unlock();
 }
 
-#ifndef TERN_WITHOUT_STATS
 #endif
+#ifndef TERN_WITHOUT_STATS
 static u64 tern_test_missed(struct kunit *test)
 {
 	struct tern_net *net = tern_test_net(test);
