@@ -10,9 +10,8 @@
 #include "tern_hw.h"
 
 /* Appends all addresses of @list to the filter, or none if one is too many. */
-bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
-				      unsigned int *num,
-				      struct netdev_hw_addr_list *list)
+bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,
+		     struct netdev_hw_addr_list *list)
 {
 	struct netdev_hw_addr *ha;
 

@@ -130,7 +130,7 @@ static void tern_ntuple_mask(struct tern_cmd_create_flow *cmd)
 
 /* Fills in the layers, values and masks of a rule. */
 int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
-					 struct tern_cmd_create_flow *cmd)
+			struct tern_cmd_create_flow *cmd)
 {
 	u16 layers = TERN_LAYER_ETH;
 	int err = 0;

@@ -67,8 +67,7 @@ static unsigned int tern_tx_header_len(const struct sk_buff *skb)
 }
 
 /* Builds the offload descriptor. Returns false if none is needed. */
-bool tern_tx_offload(const struct sk_buff *skb,
-				      struct tern_eth_offload *offload)
+bool tern_tx_offload(const struct sk_buff *skb, struct tern_eth_offload *offload)
 {
 	u16 ops = 0;
 
@@ -295,15 +294,15 @@ static void tern_tx_complete_skb(struct tern_channel *ch, struct sk_buff *skb,
 				 struct tern_tx_done *done, u64 *count)
 {
 	done->bytes += skb->len;
-	if (likely(cqe->status == TERN_CQE_SUCCESS)) {
+	if (likely(cqe->status == TERN_CQE_SUCCESS))
 		tern_tx_account(skb, count);
-#ifndef TERN_WITHOUT_PTP
-		if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS))
-			tern_ptp_stamp_tx(ch->net, skb, le64_to_cpu(cqe->timestamp));
-#endif
-	} else {
+	else
 		count[TERN_TX_STAT_ERRORS]++;
-	}
+#ifndef TERN_WITHOUT_PTP
+	if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS &&
+		     cqe->status == TERN_CQE_SUCCESS))
+		tern_ptp_stamp_tx(ch->net, skb, le64_to_cpu(cqe->timestamp));
+#endif
 	napi_consume_skb(skb, budget);
 }
 
