@@ -39,6 +39,7 @@ constexpr auto kFields = std::to_array<Field>({
     TERN_FIELD("mtu", mtu),
     TERN_FIELD("speed", speed),
     TERN_FIELD("mw-type", mw_type),
+    TERN_FIELD("odp", odp),
     TERN_FIELD("congestion", congestion),
     TERN_FIELD("poll", poll),
     TERN_FIELD("pcap", pcap),

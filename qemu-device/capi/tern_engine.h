@@ -78,6 +78,7 @@ typedef struct TernProperties {
   char *congestion;
   char *pcap;
   char *events;
+  bool odp;
   bool poll;
 } TernProperties;
 

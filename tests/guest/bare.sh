@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# bare.sh DEVICE: tests a device that has neither memory windows nor device memory.
+# bare.sh DEVICE: tests a device without memory windows, device memory and on-demand paging.
 #
 # Test: bare
 # Tier: full, 600 s
 # Boot: iommu
 # Run: bare.sh tern1
-# Results: 9
-# Proves: A device with dm-size=0 and max-mw=0: it reports so, the verbs answer EOPNOTSUPP, no
-#   object is counted, the rest works.
+# Results: 10
+# Proves: A device with dm-size=0, max-mw=0 and odp=off: it reports so, the verbs answer EOPNOTSUPP,
+#   no object is counted, the rest works.
 
 . "${0%/*}/pairs.sh"
 group=bare

@@ -13,7 +13,7 @@ constexpr std::uint64_t kCaps =
     TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_MCAST | TERN_CAP_SRQ |
     TERN_CAP_SRQ_RESIZE | TERN_CAP_ATOMIC | TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE | TERN_CAP_FRWR |
     TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN | TERN_CAP_REREG_MR |
-    TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN | TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING |
+    TERN_CAP_TIMESTAMP | TERN_CAP_VLAN | TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING |
     TERN_CAP_RAW_QP | TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
     TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM | TERN_CAP_UDP_SPORT |
     TERN_CAP_ETH_COALESCE | TERN_CAP_COMP_CNTR;
@@ -37,7 +37,7 @@ Registry::Registry(Host& host, const Config& config_)
       dm(host, config.dm, kMaxDm),
       dm_ops(host, dm),
       memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a,
-             config.lanes > 1 ? &pd_lanes : nullptr),
+             config.lanes > 1 ? &pd_lanes : nullptr, config.odp),
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
       cqs(1, config.max_cq),
@@ -49,6 +49,7 @@ Registry::Registry(Host& host, const Config& config_)
 
 std::uint64_t Registry::caps() const {
   std::uint64_t caps = kCaps;
+  if (config.odp) caps |= TERN_CAP_ODP;
   if (dm.size() != 0) caps |= TERN_CAP_DM | TERN_CAP_DM_OPS;
   if (config.max_mw != 0) {
     caps |= TERN_CAP_MW_TYPE_1 | (config.mw_type_2a ? TERN_CAP_MW_TYPE_2A : TERN_CAP_MW_TYPE_2B);

@@ -29,6 +29,7 @@ struct Config {
   std::uint32_t link_speed = 100000;
   Mac mac{};
   bool mw_type_2a = false;
+  bool odp = true;              // on-demand paging
   CongestionParams congestion;  // after a reset
   Nanos doorbell_cost = 1'000;  // what a doorbell costs software
   unsigned lanes = 1;           // data paths, up to kMaxLanes

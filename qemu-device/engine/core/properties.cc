@@ -71,6 +71,12 @@ Property choice(const char* name, const char* words, std::uint64_t number, const
           .words = words};
 }
 
+// On by default.
+Property on_off(const char* name, Property::Member member, const char* help) {
+  return {
+      .name = name, .type = Type::kSwitch, .help = help, .max = 1, .member = member, .initial = 1};
+}
+
 Property file_limit(const char* name, std::uint64_t min, const char* help) {
   return {.name = name,
           .type = Type::kSize,
@@ -107,15 +113,14 @@ const auto& table() {
       choice("mw-type", "2b|2a", 2,
              "type 2 memory windows, checked by QP number (2a) or by QP number and PD (2b)",
              &Config::mw_type_2a),
+      on_off("odp", &Config::odp,
+             "on-demand paging; off for an adapter whose software must pin its memory"),
       text("congestion", "on",
            "congestion control (Documentation/congestion.rst): on, off, or parameters such as "
            "'rp_ai_rate=5 np_enable=0'"),
-      {.name = "poll",
-       .type = Type::kSwitch,
-       .help = "poll busy send queues while a processor is free for it, so that software rings "
-               "fewer doorbells",
-       .max = 1,
-       .initial = 1},
+      on_off("poll", {},
+             "poll busy send queues while a processor is free for it, so that software rings fewer "
+             "doorbells"),
       text("pcap", nullptr, "file for a capture of all frames, looped back ones included"),
       file_limit("pcap-limit", kMinPcap,
                  "bytes after which the capture ends, with a whole frame; 0 for none"),

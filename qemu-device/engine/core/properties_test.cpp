@@ -38,6 +38,7 @@ TEST(Properties, SayTheirRangeAsUsersWriteIt) {
   EXPECT_EQ(named("max-pages").default_text(), "64M");
   EXPECT_EQ(named("mw-type").default_text(), "2b");
   EXPECT_EQ(named("poll").default_text(), "on");
+  EXPECT_EQ(named("odp").default_text(), "on");
   EXPECT_EQ(named("pcap").default_text(), "");
 }
 

@@ -19,10 +19,10 @@ constexpr std::uint32_t kRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_W
 // Rights whose capability the device lacks: it has no memory that survives a power loss.
 constexpr std::uint32_t kUnsupported = TERN_ACCESS_FLUSH_PERSISTENT;
 
-// `listed`: the region has its own page list, whose pages may be absent.
-Status check_access(std::uint32_t access, bool listed) {
+// `pageable`: pages of the region may be absent.
+Status check_access(std::uint32_t access, bool pageable) {
   const std::uint32_t unsupported =
-      kUnsupported | (listed ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
+      kUnsupported | (pageable ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
   if (access & ~(kRights | TERN_ACCESS_ON_DEMAND | kUnsupported)) return TERN_ST_BAD_PARAM;
   if (access & unsupported) return TERN_ST_NOT_SUPPORTED;
   // IBTA 10.6.3.1: a peer may change only what the consumer itself may change.
@@ -34,9 +34,9 @@ Status check_access(std::uint32_t access, bool listed) {
 constexpr std::size_t kNullBytes = 64 << 10;
 
 // Checks common to all kinds of region: rights and address range.
-Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed,
+Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool pageable,
                     bool sparse = false) {
-  if (const Status st = check_access(access, listed); st != TERN_ST_OK) return st;
+  if (const Status st = check_access(access, pageable); st != TERN_ST_OK) return st;
   if ((length > kMaxMrSize && !sparse) || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
@@ -309,8 +309,8 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   region.length = le(cmd.length);
   region.offset = le(cmd.offset);
   const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
-  if (const Status st =
-          check_region(access, region.iova, region.length, !device, cmd.flags & TERN_MR_F_SPARSE);
+  if (const Status st = check_region(access, region.iova, region.length, !device && odp_,
+                                     cmd.flags & TERN_MR_F_SPARSE);
       st != TERN_ST_OK) {
     return st;
   }
@@ -388,7 +388,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint64_t length = trans ? le(cmd.length) : region->length;
   // Without TRANS the length has been checked before.
   const bool sparse = !trans || (cmd.flags & TERN_MR_F_SPARSE);
-  if (const Status st = check_region(access, iova, length, true, sparse); st != TERN_ST_OK)
+  if (const Status st = check_region(access, iova, length, odp_, sparse); st != TERN_ST_OK)
     return st;
   const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
   // Entries of on-demand lists and of other lists differ.

@@ -33,9 +33,10 @@ enum class Access : std::uint8_t {
 class Memory {
  public:
   // `max_mr` regions and `max_mw` windows, together at most 2^24 - 3. `dm` is null if the device
-  // has no device memory, `pd_lanes` if it has one lane.
+  // has no device memory, `pd_lanes` if it has one lane. Without `odp` no region is on demand.
   Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr,
-         std::uint32_t max_mw = 0, bool mw_type_2a = false, const LaneMap* pd_lanes = nullptr)
+         std::uint32_t max_mw = 0, bool mw_type_2a = false, const LaneMap* pd_lanes = nullptr,
+         bool odp = true)
       : rules(mw_type_2a),
         host_(host),
         budget_(budget),
@@ -43,7 +44,8 @@ class Memory {
         pd_lanes_(pd_lanes),
         entries_(kFirstIndex, max_mr + max_mw),
         max_mr_(max_mr),
-        max_mw_(max_mw) {}
+        max_mw_(max_mw),
+        odp_(odp) {}
 
   // Where an access met an absent page. Set only by an access that returns kPending.
   struct Missing {
@@ -226,6 +228,7 @@ class Memory {
   Slab<KeyEntry> entries_;
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
+  const bool odp_;
   std::uint32_t windows_ = 0;
   std::mutex qp_windows_mutex_;                        // lanes share the map
   std::map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound

@@ -25,6 +25,7 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
            .mac = {0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8),
                    static_cast<std::uint8_t>(id)},
            .mw_type_2a = options.mw_type_2a,
+           .odp = options.odp,
            .congestion = options.congestion,
            .doorbell_cost = options.doorbell_cost,
            .lanes = options.lanes != 0 ? options.lanes : default_lanes(),

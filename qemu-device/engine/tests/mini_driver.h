@@ -35,6 +35,7 @@ struct NodeOptions {
   std::uint16_t max_tags = Config{}.max_tags;
   std::uint64_t max_pages = kMaxPages;
   bool mw_type_2a = false;
+  bool odp = true;
   unsigned page_shift = 12;
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;

@@ -614,6 +614,25 @@ INSTANTIATE_TEST_SUITE_P(Seeds, OdpStorm,
                          ::testing::Combine(::testing::Range(0, 2), ::testing::Range(1U, 9U)));
 
 // More faults than the event queue has entries.
+TEST(OdpProperty, DeviceWithoutIt) {
+  Sim sim;
+  TestNode node(sim, {.odp = false});
+  EXPECT_EQ(le(node.caps().flags) & TERN_CAP_ODP, 0U);
+  tern_cmd_create_mr create{.length = le(std::uint64_t{4096}),
+                            .pdn = le(node.pd()),
+                            .access = le(std::uint32_t{TERN_ACCESS_ON_DEMAND}),
+                            .flags = TERN_MR_F_INCOMPLETE};
+  create.pages = {.num = le(std::uint32_t{1}), .page_shift = 12, .kind = TERN_PAGES_LIST};
+  EXPECT_EQ(node.command(TERN_CMD_CREATE_MR, create), TERN_ST_NOT_SUPPORTED);
+  TestMr& mr = node.reg(4096);
+  EXPECT_EQ(node.rereg(mr, TERN_REREG_TRANS | TERN_REREG_ACCESS,
+                       {.access = TERN_ACCESS_ON_DEMAND, .iova = mr.iova}, 4096),
+            TERN_ST_NOT_SUPPORTED);
+  create.access = 0;
+  tern_rsp_object rsp{};
+  EXPECT_EQ(node.command(TERN_CMD_CREATE_MR, create, &rsp), TERN_ST_OK);
+}
+
 TEST(OdpCrowd, AThousandFaultsAtOnce) {
   constexpr unsigned kQps = 1200;
   Sim sim(5);

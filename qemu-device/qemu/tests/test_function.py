@@ -27,6 +27,7 @@ vectors uint64 32
 mtu uint64 9000
 speed uint64 100000
 mw-type str 2b
+odp bool on
 congestion str on
 poll bool on
 wire str

@@ -46,8 +46,8 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   const AdapterConfig c = parse_adapter(
       "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw="
       "13,tm-tags=15,eth-queues=14,max-pages=2K,vectors=2,"
-      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,events=f.log,events-"
-      "limit=2M,faults=drop tx,icrc=warn");
+      "mtu=1500,speed=400000,mw-type=2a,odp=off,poll=off,pcap=f.pcap,pcap-limit=1M,"
+      "events=f.log,events-limit=2M,faults=drop tx,icrc=warn");
   EXPECT_EQ(c.name, "x");
   EXPECT_THAT(c.engine.mac, testing::ElementsAre(0x52, 0x54, 0, 0x12, 0x34, 0x56));
   EXPECT_EQ(c.engine.dm_size, 0U);
@@ -63,6 +63,7 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   EXPECT_EQ(c.engine.max_mtu, 1500U);
   EXPECT_EQ(c.engine.link_speed, 400000U);
   EXPECT_TRUE(c.engine.mw_type_2a);
+  EXPECT_FALSE(c.engine.odp);
   EXPECT_FALSE(c.poll);
   EXPECT_EQ(c.pcap, "f.pcap");
   EXPECT_EQ(c.pcap_limit, 1U << 20);

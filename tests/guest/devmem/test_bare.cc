@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A device configured without windows and device memory: it advertises neither, refuses their verbs
-// as unsupported, and does everything else.
+// A device configured without windows, device memory and on-demand paging: it advertises none of
+// them, refuses their verbs as unsupported, and does everything else.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "counts.h"
@@ -36,6 +37,17 @@ void no_window(const Scene& env) {
     require(mw == nullptr, "ibv_alloc_mw succeeds");
     require_err(err, EOPNOTSUPP, "ibv_alloc_mw");
   }
+}
+
+void no_paging(const Scene& env) {
+  ibv_device_attr_ex attr{};
+  require_err(ibv_query_device_ex(env.dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
+  require(attr.odp_caps.general_caps == 0, "odp_caps {:#x}", attr.odp_caps.general_caps);
+  std::array<std::byte, 64> bytes{};
+  errno = 0;
+  require(ibv_reg_mr(env.dev.pd(), bytes.data(), bytes.size(), IBV_ACCESS_ON_DEMAND) == nullptr,
+          "memory on demand");
+  require_err(errno, EOPNOTSUPP, "memory on demand");
 }
 
 // A QP with bind among its send operations, and a bind on a QP without it.
@@ -94,6 +106,7 @@ std::vector<Test> bare_tests(const Scene& env) {
   return tests_of(env, {{"not-advertised", not_advertised},
                         {"no-device-memory", no_device_memory},
                         {"no-window", no_window},
+                        {"no-paging", no_paging},
                         {"no-bind", no_bind},
                         {"other-things", other_things},
                         {"no-object", no_object}});
