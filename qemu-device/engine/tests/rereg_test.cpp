@@ -38,6 +38,11 @@ class Rereg : public ::testing::Test {
     ASSERT_LT(full, 40U);
   }
   std::uint8_t status() { return qa.wait_send().status; }
+  static Status close(TestNode& node, const TestMr& mr) {
+    return node.command(
+        TERN_CMD_UPDATE_PAGES,
+        tern_cmd_update_pages{.key = le(mr.key), .flags = le(std::uint32_t{TERN_UPDATE_CLOSE})});
+  }
   static bool zero(std::span<const std::byte> bytes) {
     return std::ranges::all_of(bytes, [](std::byte x) { return x == std::byte{0}; });
   }
@@ -153,6 +158,48 @@ TEST_F(Rereg, OldMemoryMayGoAway) {
   EXPECT_EQ(status(), TERN_CQE_SUCCESS);
   EXPECT_TRUE(same_bytes(dst.bytes(), src.bytes()));
   EXPECT_TRUE(zero(before.bytes()));
+}
+
+// An exporter of memory takes it back: its owner closes the region and keeps the key.
+TEST_F(Rereg, ClosedUnderAWrite) {
+  qa.post(write({src.sge()}, dst));
+  ASSERT_TRUE(sim.run_until([this] { return sim.stats.delivered >= 6; }));
+  ASSERT_EQ(close(b, dst), TERN_ST_OK);
+  EXPECT_FALSE(zero(dst.bytes()));
+  std::ranges::fill(dst.bytes(), std::byte{0x5a});  // the exporter's again
+  EXPECT_EQ(status(), TERN_CQE_REM_ACCESS_ERR);
+  sim.run_until_idle();
+  EXPECT_TRUE(std::ranges::all_of(dst.bytes(), [](std::byte x) { return x == std::byte{0x5a}; }));
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_MR, tern_cmd_object{le(dst.key), 0}), TERN_ST_OK);
+}
+
+TEST_F(Rereg, ClosedUnderARead) {
+  dst.fill(2);
+  qa.post(read({src.sge()}, dst));
+  run_into_it();
+  ASSERT_EQ(close(b, dst), TERN_ST_OK);
+  b.host.punch(dst.dma, kLen);
+  EXPECT_EQ(status(), TERN_CQE_REM_ACCESS_ERR);
+}
+
+TEST_F(Rereg, OwnRegionClosedUnderARead) {
+  dst.fill(2);
+  qa.post(read({src.sge()}, dst));
+  run_into_it();
+  ASSERT_EQ(close(a, src), TERN_ST_OK);
+  std::ranges::fill(src.bytes(), std::byte{0x5a});
+  EXPECT_EQ(status(), TERN_CQE_LOC_PROT_ERR);
+  sim.run_until_idle();
+  EXPECT_TRUE(std::ranges::all_of(src.bytes(), [](std::byte x) { return x == std::byte{0x5a}; }));
+}
+
+TEST_F(Rereg, OwnRegionClosedUnderASend) {
+  qb.post_recv({dst.sge()});
+  qa.post(send({src.sge()}));
+  run_into_it();
+  ASSERT_EQ(close(a, src), TERN_ST_OK);
+  a.host.punch(src.dma, kLen);
+  EXPECT_EQ(status(), TERN_CQE_LOC_PROT_ERR);
 }
 
 TEST_F(Rereg, DeviceTellsThatItCan) {
