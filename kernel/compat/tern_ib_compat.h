@@ -211,6 +211,41 @@ tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 virt,
 #define IB_ODP_SUPPORT_ATOMIC_WRITE	BIT(7)
 #endif
 
+/* A pinned dma-buf cannot be revoked: nothing calls the driver back. */
+#ifndef TERN_HAVE_DMABUF_REVOCABLE
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
+
+static inline void ib_umem_dmabuf_revoke_lock(struct ib_umem_dmabuf *dmabuf)
+{
+	dma_resv_lock(dmabuf->attach->dmabuf->resv, NULL);
+}
+
+static inline void ib_umem_dmabuf_revoke_unlock(struct ib_umem_dmabuf *dmabuf)
+{
+	dma_resv_unlock(dmabuf->attach->dmabuf->resv);
+}
+
+static inline struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_pinned_revocable_and_lock(struct ib_device *device,
+					     unsigned long offset, size_t size,
+					     int fd, int access)
+{
+	struct ib_umem_dmabuf *dmabuf;
+
+	dmabuf = ib_umem_dmabuf_get_pinned(device, offset, size, fd, access);
+	if (!IS_ERR(dmabuf))
+		ib_umem_dmabuf_revoke_lock(dmabuf);
+	return dmabuf;
+}
+
+static inline void
+ib_umem_dmabuf_set_revoke_locked(struct ib_umem_dmabuf *dmabuf,
+				 void (*revoke)(void *priv), void *priv)
+{
+}
+#endif
+
 /* A dma-buf importer's operation has another name. */
 #ifndef TERN_HAVE_INVALIDATE_MAPPINGS
 #define invalidate_mappings move_notify

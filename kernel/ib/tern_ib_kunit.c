@@ -119,6 +119,10 @@ EXPORT_SYMBOL_IF_KUNIT(tern_destroy_flow);
 EXPORT_SYMBOL_IF_KUNIT(tern_flow_from_attr);
 EXPORT_SYMBOL_IF_KUNIT(tern_read_counters);
 #endif
+#ifndef TERN_WITHOUT_DMABUF
+EXPORT_SYMBOL_IF_KUNIT(tern_dereg_mr);
+EXPORT_SYMBOL_IF_KUNIT(tern_reg_user_mr_dmabuf);
+#endif
 #ifndef TERN_WITHOUT_MAD
 EXPORT_SYMBOL_IF_KUNIT(tern_process_mad);
 #endif

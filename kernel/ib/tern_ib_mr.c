@@ -31,54 +31,38 @@ struct tern_mr_span {
 	u64 offset;
 };
 
-/* Describes pinned memory. Releases it on failure. */
 static int tern_mr_fill_span(struct tern_ib_dev *dev, struct tern_mr_span *span,
 			     struct ib_umem *umem, u64 virt, int access)
 {
 	const struct tern_rsp_caps *caps = dev->core->caps;
 	size_t num_pages;
-	int err;
 
 	span->pgsz = ib_umem_find_best_pgsz(umem,
 					    le64_to_cpu(caps->page_shift_mask),
 					    virt);
-	if (!span->pgsz) {
-		err = tern_refuse(dev, -EINVAL, "no page size for address %#llx",
-				  virt);
-		goto err_release;
-	}
+	if (!span->pgsz)
+		return tern_refuse(dev, -EINVAL, "no page size for address %#llx",
+				   virt);
 
 	num_pages = ib_umem_num_dma_blocks(umem, span->pgsz);
-	if (num_pages > U32_MAX) {
-		err = tern_refuse(dev, -EINVAL, "region of %zu pages", num_pages);
-		goto err_release;
-	}
+	if (num_pages > U32_MAX)
+		return tern_refuse(dev, -EINVAL, "region of %zu pages", num_pages);
 
 	span->umem = umem;
 	span->num_pages = num_pages;
 	span->iova = access & IB_ZERO_BASED ? 0 : virt;
 	span->offset = virt & (span->pgsz - 1);
 	return 0;
-
-err_release:
-	ib_umem_release(umem);
-	return err;
 }
 
-static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
-		       u64 start, u64 length, u64 virt, int access)
+static struct ib_umem *tern_mr_pin(struct tern_ib_dev *dev, u64 start,
+				   u64 length, int access)
 {
-	struct ib_umem *umem;
-
 	if (tern_exceeds(dev, "length", length,
 			 le64_to_cpu(dev->core->caps->max_mr_size)))
-		return -EINVAL;
+		return ERR_PTR(-EINVAL);
 
-	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
-
-	return tern_mr_fill_span(dev, span, umem, virt, access);
+	return ib_umem_get_va(&dev->ibdev, start, length, access);
 }
 
 /*
@@ -167,8 +151,13 @@ static int tern_mr_update_pages(struct tern_ib_dev *dev, u32 key,
 	return err;
 }
 
+/*
+ * Creates a region in the device. On failure, @kept is 0 or the errno for which
+ * the device keeps it.
+ */
 static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
-			  struct tern_pd *pd, struct tern_mr_span *span)
+			  struct tern_pd *pd, struct tern_mr_span *span,
+			  int *kept)
 {
 	struct tern_cmd_create_mr cmd = {
 		.iova = cpu_to_le64(span->iova),
@@ -181,35 +170,25 @@ static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	u32 key;
 	int err;
 
+	*kept = 0;
 	err = tern_mr_pages(dev, span, &table, &cmd.pages, &cmd.flags);
 	if (err)
-		goto err_release;
+		return err;
 
 	cmd.offset = cpu_to_le64(span->offset);
 	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd), &key);
 	if (err)
-		goto err_free_table;
-
-	if (cmd.flags & TERN_MR_F_INCOMPLETE) {
-		err = tern_mr_update_pages(dev, key, span, &table);
-		if (err)
-			goto err_destroy;
-	}
-	tern_table_free(&table);
+		goto free_table;
 
 	mr->ibmr.lkey = key;
 	mr->ibmr.rkey = key;
-	return 0;
-
-err_destroy:
+	if (cmd.flags & TERN_MR_F_INCOMPLETE) {
+		err = tern_mr_update_pages(dev, key, span, &table);
+		if (err)
+			*kept = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, key);
+	}
+free_table:
 	tern_table_free(&table);
-	tern_ib_umem_done(dev, span->umem,
-			  tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, key));
-	return err;
-err_free_table:
-	tern_table_free(&table);
-err_release:
-	ib_umem_release(span->umem);
 	return err;
 }
 
@@ -220,32 +199,35 @@ static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span
 	mr->num_pages = span->num_pages;
 }
 
-/* Registers pinned memory. Releases it on failure. */
-static struct ib_mr *tern_reg_span(struct ib_pd *ibpd,
-				   struct tern_mr_span *span, u64 length,
-				   u64 virt, int access)
+/* Registers pinned memory, which stays the caller's. @kept: tern_mr_create(). */
+static struct tern_mr *tern_reg_umem(struct ib_pd *ibpd, struct ib_umem *umem,
+				     u64 virt, int access, int *kept)
 {
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
+	struct tern_mr_span span;
 	struct tern_mr *mr;
 	int err;
 
+	*kept = 0;
 	mr = kzalloc_obj(*mr);
-	if (!mr) {
-		ib_umem_release(span->umem);
+	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	}
 
 	mr->access = access;
+	/* Before ib_core does: a dma-buf may be revoked at once. */
+	mr->ibmr.device = ibpd->device;
 	mr->ibmr.iova = virt;
-	mr->ibmr.length = length;
-	tern_mr_set_span(mr, span);
-	/* Consumes the memory, also on failure. */
-	err = tern_mr_create(to_tdev(ibpd->device), mr, to_tpd(ibpd), span);
+	mr->ibmr.length = umem->length;
+	err = tern_mr_fill_span(dev, &span, umem, virt, access);
+	if (!err)
+		err = tern_mr_create(dev, mr, to_tpd(ibpd), &span, kept);
 	if (err) {
 		kfree(mr);
 		return ERR_PTR(err);
 	}
 
-	return &mr->ibmr;
+	tern_mr_set_span(mr, &span);
+	return mr;
 }
 
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
@@ -253,8 +235,9 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			       struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
-	struct tern_mr_span span;
-	int err;
+	struct ib_umem *umem;
+	struct tern_mr *mr;
+	int err, kept;
 
 	err = ib_no_udata_io(udata);
 	if (err)
@@ -268,17 +251,43 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	if (access & ~TERN_MR_ACCESS)
 		return ERR_PTR(tern_refuse(dev, -EOPNOTSUPP, "access %#x", access));
 
-	err = tern_mr_pin(dev, &span, start, length, virt, access);
-	if (err)
-		return ERR_PTR(err);
+	umem = tern_mr_pin(dev, start, length, access);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
 
-	return tern_reg_span(ibpd, &span, length, virt, access);
+	mr = tern_reg_umem(ibpd, umem, virt, access, &kept);
+	if (IS_ERR(mr)) {
+		tern_ib_umem_done(dev, umem, kept);
+		return ERR_CAST(mr);
+	}
+
+	return &mr->ibmr;
 }
 
 #ifndef TERN_WITHOUT_DMABUF
 /*
- * Without page faults the memory must not move. An exporter that cannot
- * guarantee this refuses.
+ * The exporter takes its memory back, with its reservation lock held. The region
+ * keeps its key, which refers to nothing from now on. On return the device does
+ * not access the memory: a device that refuses is stopped.
+ */
+static void tern_mr_revoke(void *priv)
+{
+	struct tern_mr *mr = priv;
+	struct tern_cmd_update_pages cmd = {
+		.key = cpu_to_le32(mr->ibmr.lkey),
+		.flags = cpu_to_le32(TERN_UPDATE_CLOSE),
+	};
+	struct tern_core *core = to_tdev(mr->ibmr.device)->core;
+
+	if (tern_cmd_exec(core, TERN_CMD_UPDATE_PAGES, &cmd, sizeof(cmd), NULL,
+			  0))
+		tern_core_stop(core);
+}
+
+/*
+ * Without page faults the memory must not move; an exporter that cannot
+ * guarantee this refuses. It may revoke the memory, except on kernels without
+ * such imports.
  */
 static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
 					    u64 length, u64 virt, int fd,
@@ -286,23 +295,31 @@ static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	struct ib_umem_dmabuf *dmabuf;
-	struct tern_mr_span span;
-	int err;
+	struct tern_mr *mr;
+	int kept;
 
 	if (tern_exceeds(dev, "length", length,
 			 le64_to_cpu(dev->core->caps->max_mr_size)))
 		return ERR_PTR(-EINVAL);
 
-	dmabuf = ib_umem_dmabuf_get_pinned(&dev->ibdev, offset, length, fd,
-					   access);
+	dmabuf = ib_umem_dmabuf_get_pinned_revocable_and_lock(&dev->ibdev,
+							      offset, length,
+							      fd, access);
 	if (IS_ERR(dmabuf))
 		return ERR_CAST(dmabuf);
 
-	err = tern_mr_fill_span(dev, &span, &dmabuf->umem, virt, access);
-	if (err)
-		return ERR_PTR(err);
+	mr = tern_reg_umem(ibpd, &dmabuf->umem, virt, access, &kept);
+	if (!IS_ERR(mr))
+		ib_umem_dmabuf_set_revoke_locked(dmabuf, tern_mr_revoke, mr);
+	else if (kept)
+		tern_core_stop(dev->core);
+	ib_umem_dmabuf_revoke_unlock(dmabuf);
+	if (IS_ERR(mr)) {
+		ib_umem_release(&dmabuf->umem);
+		return ERR_CAST(mr);
+	}
 
-	return tern_reg_span(ibpd, &span, length, virt, access);
+	return &mr->ibmr;
 }
 
 struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
@@ -371,8 +388,8 @@ static int tern_mr_rereg_span(struct tern_ib_dev *dev,
 }
 
 /*
- * Consumes the memory of @span. A long page list takes several commands. If a
- * later one fails, the region gets its old memory back.
+ * Consumes the memory of @span if it succeeds. A long page list takes several
+ * commands. If a later one fails, the region gets its old memory back.
  */
 static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 			       struct tern_cmd_rereg_mr *cmd,
@@ -398,7 +415,6 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 		 */
 		tern_mr_rereg_span(dev, cmd, &old, &closed);
 	}
-	ib_umem_release(span->umem);
 	return err;
 }
 
@@ -494,6 +510,7 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	};
 	struct tern_mr *mr = to_tmr(ibmr);
 	struct tern_mr_span span;
+	struct ib_umem *umem;
 	int err;
 
 	if (flags & ~IB_MR_REREG_SUPPORTED)
@@ -535,9 +552,15 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		cmd.access = cpu_to_le32(tern_mr_access(access));
 
 	if (flags & IB_MR_REREG_TRANS) {
-		err = tern_mr_pin(dev, &span, start, length, virt, access);
+		umem = tern_mr_pin(dev, start, length, access);
+		if (IS_ERR(umem))
+			return ERR_CAST(umem);
+
+		err = tern_mr_fill_span(dev, &span, umem, virt, access);
 		if (!err)
 			err = tern_mr_rereg_trans(dev, mr, &cmd, &span);
+		if (err)
+			ib_umem_release(umem);
 	} else if (flags) {
 		err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, &cmd,
 				    sizeof(cmd), NULL, 0);
@@ -638,6 +661,36 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 	return &mr->ibmr;
 }
 
+#ifndef TERN_WITHOUT_DMABUF
+/*
+ * Destroys a region in the device. Returns 0 or the errno for which the device
+ * keeps it. The exporter of a dma-buf may take back what the device keeps, so the
+ * device is stopped unless windows keep the region.
+ */
+static int tern_mr_destroy(struct tern_ib_dev *dev, struct tern_mr *mr)
+{
+	struct ib_umem_dmabuf *dmabuf;
+	int err;
+
+	if (!mr->umem || !mr->umem->is_dmabuf)
+		return tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, mr->ibmr.lkey);
+
+	dmabuf = to_ib_umem_dmabuf(mr->umem);
+	ib_umem_dmabuf_revoke_lock(dmabuf);
+	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, mr->ibmr.lkey);
+	if (err != -EBUSY) {
+		/* The key may be that of another region by now. */
+		ib_umem_dmabuf_set_revoke_locked(dmabuf, NULL, NULL);
+		if (err)
+			tern_core_stop(dev->core);
+		err = 0;
+	}
+	ib_umem_dmabuf_revoke_unlock(dmabuf);
+
+	return err;
+}
+
+#endif
 /* -EBUSY, and no change, while windows are bound. A dead device has none. */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -660,7 +713,11 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	}
 
 #endif
+#ifndef TERN_WITHOUT_DMABUF
+	err = tern_mr_destroy(dev, mr);
+#else
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
+#endif
 	if (err == -EBUSY)
 		return err;
 
