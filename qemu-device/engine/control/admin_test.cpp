@@ -401,7 +401,7 @@ const std::vector<Shape>& shapes() {
       {COMMAND(CREATE_RSS), 568, {}, 8},
       {COMMAND(MODIFY_RSS), 568, {}, 0},
       {COMMAND(DESTROY_RSS), 8, range(4, 4), 0},
-      {COMMAND(CREATE_FLOW), 272, {}, 8},
+      {COMMAND(CREATE_FLOW), 336, {}, 8},
       {COMMAND(DESTROY_FLOW), 8, range(4, 4), 0},
       {COMMAND(CREATE_FLOW_COUNTER), 0, {}, 8},
       {COMMAND(QUERY_FLOW_COUNTER), 8, range(4, 4), 16},
