@@ -13,6 +13,9 @@
 #include <linux/pci.h>
 #include <linux/types.h>
 
+#ifndef TERN_WITHOUT_PTP
+struct ib_uverbs_clock_info;
+#endif
 struct tern_eq;
 struct tern_eqe;
 
@@ -40,6 +43,13 @@ struct tern_core {
 	u64 dm_size;
 	unsigned int page_shift;
 	unsigned int num_comp_vectors;
+#ifndef TERN_WITHOUT_PTP
+	/**
+	 * @clock: page with the state of the PTP clock, which processes may map;
+	 * NULL without a PTP clock
+	 */
+	const struct ib_uverbs_clock_info *clock;
+#endif
 };
 
 /**

@@ -39,6 +39,11 @@ EXPORT_SYMBOL_IF_KUNIT(tern_report_due);
 #ifndef TERN_WITHOUT_HWGRO
 EXPORT_SYMBOL_IF_KUNIT(tern_gro_complete);
 #endif
+#ifndef TERN_WITHOUT_PTP
+EXPORT_SYMBOL_IF_KUNIT(tern_ptp_register);
+EXPORT_SYMBOL_IF_KUNIT(tern_ptp_reset);
+EXPORT_SYMBOL_IF_KUNIT(tern_ptp_time);
+#endif
 #ifndef TERN_WITHOUT_VERBS
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
 #endif

@@ -2,9 +2,11 @@
 /* PTP clock over the device clock, and time stamps of frames. */
 
 #include <linux/ethtool.h>
+#include <linux/gfp.h>
 #include <linux/ktime.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
+#include <rdma/ib_user_verbs.h>
 
 #include "tern_net.h"
 
@@ -16,6 +18,8 @@
 #define TERN_PTP_MULT		BIT(TERN_PTP_SHIFT)
 #define TERN_PTP_UPDATE		(20 * HZ)
 #define TERN_PTP_MAX_PPB	500000000
+/* Less than 2^64 / (1.5 * TERN_PTP_MULT): at every rate the product fits. */
+#define TERN_PTP_OVERFLOW_NS	BIT_ULL(35)
 
 static struct tern_net *tern_ptp_net(struct ptp_clock_info *info)
 {
@@ -25,8 +29,12 @@ static struct tern_net *tern_ptp_net(struct ptp_clock_info *info)
 static u64 tern_ptp_read_cc(struct cyclecounter *cc)
 {
 	struct tern_net *net = container_of(cc, struct tern_net, ptp.cc);
+	u64 device_ns = tern_read_clock(&net->tdev->core);
 
-	return tern_read_clock(&net->tdev->core);
+	/* A removed device reads as all ones: time stops. */
+	if (upper_32_bits(device_ns) == U32_MAX)
+		return net->ptp.tc.cycle_last;
+	return device_ns;
 }
 
 /* Time of the PTP clock at @device_ns of the device clock. Any context. */
@@ -41,6 +49,25 @@ u64 tern_ptp_time(struct tern_net *net, u64 device_ns)
 		ns = timecounter_cyc2time(&ptp->tc, device_ns);
 	} while (read_seqretry(&ptp->lock, seq));
 	return ns;
+}
+
+/*
+ * Shows processes the state of the clock. They start again if the sign is odd or
+ * has changed. The caller holds the lock.
+ */
+static void tern_ptp_publish(struct tern_ptp *ptp)
+{
+	struct ib_uverbs_clock_info *page = ptp->page;
+
+	WRITE_ONCE(page->sign, page->sign + 1);
+	/* Make the odd sign visible before the updates that follow. */
+	smp_wmb();
+	WRITE_ONCE(page->nsec, ptp->tc.nsec);
+	WRITE_ONCE(page->cycles, ptp->tc.cycle_last);
+	WRITE_ONCE(page->frac, ptp->tc.frac);
+	WRITE_ONCE(page->mult, ptp->cc.mult);
+	/* Make the updates visible before the even sign. */
+	smp_store_release(&page->sign, page->sign + 1);
 }
 
 /* Reports when a frame was sent. */
@@ -61,6 +88,7 @@ static int tern_ptp_adjfine(struct ptp_clock_info *info, long scaled_ppm)
 	write_seqlock_irqsave(&ptp->lock, flags);
 	timecounter_read(&ptp->tc);
 	ptp->cc.mult = adjust_by_scaled_ppm(TERN_PTP_MULT, scaled_ppm);
+	tern_ptp_publish(ptp);
 	write_sequnlock_irqrestore(&ptp->lock, flags);
 	return 0;
 }
@@ -72,6 +100,7 @@ static int tern_ptp_adjtime(struct ptp_clock_info *info, s64 delta)
 
 	write_seqlock_irqsave(&ptp->lock, flags);
 	timecounter_adjtime(&ptp->tc, delta);
+	tern_ptp_publish(ptp);
 	write_sequnlock_irqrestore(&ptp->lock, flags);
 	return 0;
 }
@@ -97,6 +126,7 @@ static void tern_ptp_set(struct tern_ptp *ptp, u64 ns)
 
 	write_seqlock_irqsave(&ptp->lock, flags);
 	timecounter_init(&ptp->tc, &ptp->cc, ns);
+	tern_ptp_publish(ptp);
 	write_sequnlock_irqrestore(&ptp->lock, flags);
 }
 
@@ -115,6 +145,7 @@ static long tern_ptp_work(struct ptp_clock_info *info)
 	if (!tern_dev_dead(net->tdev)) {
 		write_seqlock_irqsave(&net->ptp.lock, flags);
 		timecounter_read(&net->ptp.tc);
+		tern_ptp_publish(&net->ptp);
 		write_sequnlock_irqrestore(&net->ptp.lock, flags);
 	}
 	return TERN_PTP_UPDATE;
@@ -144,29 +175,61 @@ void tern_ptp_init(struct tern_net *net)
 	ptp->cc.shift = TERN_PTP_SHIFT;
 }
 
+/* Processes that have mapped the page keep it with its last contents. */
+static void tern_ptp_free_page(struct tern_ptp *ptp)
+{
+	free_page((unsigned long)ptp->page);
+	ptp->page = NULL;
+}
+
+static int tern_ptp_alloc_page(struct tern_ptp *ptp)
+{
+	ptp->page = (void *)get_zeroed_page(GFP_KERNEL);
+	if (!ptp->page)
+		return -ENOMEM;
+	ptp->page->mask = ptp->cc.mask;
+	ptp->page->shift = ptp->cc.shift;
+	ptp->page->overflow_period = TERN_PTP_OVERFLOW_NS;
+	return 0;
+}
+
+/* Must run before the RDMA driver is bound. */
 int tern_ptp_register(struct tern_net *net)
 {
 	struct tern_ptp *ptp = &net->ptp;
 	struct ptp_clock *clock;
+	int err;
 
 	if (!tern_net_has_cap(net, TERN_CAP_TIMESTAMP))
 		return 0;
+	err = tern_ptp_alloc_page(ptp);
+	if (err)
+		return err;
 	tern_ptp_set(ptp, ktime_get_real_ns());
 	/* NULL in a kernel without PTP clocks. */
 	clock = ptp_clock_register(&ptp->info, tern_dma_dev(net->tdev));
-	if (IS_ERR(clock))
-		return PTR_ERR(clock);
+	if (IS_ERR_OR_NULL(clock)) {
+		tern_ptp_free_page(ptp);
+		return PTR_ERR_OR_ZERO(clock);
+	}
 	ptp->clock = clock;
-	if (clock)
-		ptp_schedule_worker(clock, TERN_PTP_UPDATE);
+	net->tdev->core.clock = ptp->page;
+	ptp_schedule_worker(clock, TERN_PTP_UPDATE);
 	return 0;
 }
 
+/* Must run after the RDMA driver was unbound. */
 void tern_ptp_unregister(struct tern_net *net)
 {
-	if (net->ptp.clock)
-		ptp_clock_unregister(net->ptp.clock);
-	net->ptp.clock = NULL;
+	struct tern_ptp *ptp = &net->ptp;
+
+	if (!ptp->clock)
+		return;
+	net->tdev->core.clock = NULL;
+	/* Waits for the last update. */
+	ptp_clock_unregister(ptp->clock);
+	ptp->clock = NULL;
+	tern_ptp_free_page(ptp);
 }
 
 /* After a reset the device clock may have any value. The rate is kept. */

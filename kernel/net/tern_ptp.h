@@ -8,6 +8,7 @@
 #include <linux/seqlock.h>
 #include <linux/timecounter.h>
 
+struct ib_uverbs_clock_info;
 struct kernel_ethtool_ts_info;
 struct sk_buff;
 struct tern_net;
@@ -16,9 +17,10 @@ struct tern_net;
  * struct tern_ptp - the PTP clock
  * @info: operations
  * @clock: the clock, NULL if there is none
- * @lock: protects @cc and @tc
+ * @lock: protects @cc, @tc and @page
  * @cc: the device clock, whose multiplier is the rate
  * @tc: time of the PTP clock
+ * @page: @cc and @tc as processes see them; NULL without a clock
  * @config: time stamps in use; written under RTNL
  */
 struct tern_ptp {
@@ -27,6 +29,7 @@ struct tern_ptp {
 	seqlock_t lock;		/* see above */
 	struct cyclecounter cc;
 	struct timecounter tc;
+	struct ib_uverbs_clock_info *page;
 	struct kernel_hwtstamp_config config;
 };
 

@@ -7,7 +7,7 @@
 # Tier: quick, 600 s
 # Lane: debug
 # Boot: single
-# Results: 189
+# Results: 192
 # Proves: Lane debug: KUnit tests of every pure function of the drivers. Rings, phases, tags,
 #   status codes and vectors (tern_util); the receive filter (tern_filter); work requests, queue
 #   sizes and completions (tern_ib_ring); the memory of kernel queues, of every maximum, of all
@@ -20,7 +20,9 @@
 #   the network device (tern_net): a new MTU without memory, queues that the device refuses, a
 #   receive ring without buffers, an error during removal, a frame for a queue that was removed, a
 #   sender of XDP frames beside the stack, a channel whose queues are replaced, rules that the
-#   device refuses meanwhile. make kunit runs them alone.
+#   device refuses meanwhile; and the PTP clock (tern_ptp), whose page follows it. make kunit
+#   runs them alone.
+
 
 . /tern/conf
 shopt -s nullglob
