@@ -63,17 +63,16 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 }
 #ifndef TERN_WITHOUT_CLOCK
 
-/*
- * The page with which the kernel relates the device's clock to wall-clock time.
- */
+/* Attempts to read a page that the kernel is writing, which takes it 100 ns. */
+#define TERN_CLOCK_TRIES 100
 
 static uint32_t tern_clock_word(const void *word)
 {
-	/* Acquire: the sequence is read again after all other words. */
+	/* Acquire: the sign is read again after all other words. */
 	return atomic_load_explicit((atomic_uint *)word, memory_order_acquire);
 }
 
-/* Two halves, for 32-bit CPUs. The sequence detects a mismatch. */
+/* Two halves, for 32-bit CPUs. The sign detects a mismatch. */
 static uint64_t tern_clock_quad(const __u64 *quad)
 {
 	const uint32_t *words = (const uint32_t *)quad;
@@ -87,55 +86,69 @@ static uint64_t tern_clock_quad(const __u64 *quad)
 	return value;
 }
 
-/* Reads a consistent copy of the clock page. */
-static void tern_clock_read(const struct tern_clock_page *page,
-			    struct tern_clock_page *copy)
+/*
+ * Brings a copy of the kernel's clock page up to date. Returns false, and
+ * leaves the copy as it is, if the kernel was writing at every attempt.
+ */
+static bool tern_clock_update(const struct ib_uverbs_clock_info *page,
+			      struct ib_uverbs_clock_info *copy)
 {
-	do {
-		do
-			copy->sequence = tern_clock_word(&page->sequence);
-		while (unlikely(copy->sequence & 1));
+	struct ib_uverbs_clock_info now = {};
+	unsigned int i;
 
-		copy->mult = tern_clock_word(&page->mult);
-		copy->device_ns = tern_clock_quad(&page->device_ns);
-		copy->wall_ns = tern_clock_quad(&page->wall_ns);
-	} while (unlikely(tern_clock_word(&page->sequence) != copy->sequence));
+	for (i = 0; i < TERN_CLOCK_TRIES; i++) {
+		now.sign = tern_clock_word(&page->sign);
+		if (unlikely(now.sign & 1))
+			continue;
+		if (likely(now.sign == copy->sign))
+			return true;
+
+		now.nsec = tern_clock_quad(&page->nsec);
+		now.cycles = tern_clock_quad(&page->cycles);
+		now.frac = tern_clock_quad(&page->frac);
+		now.mult = tern_clock_word(&page->mult);
+		now.shift = tern_clock_word(&page->shift);
+		if (tern_clock_word(&page->sign) == now.sign) {
+			*copy = now;
+			return true;
+		}
+	}
+
+	return false;
 }
 
 /*
- * Returns delta * mult >> TERN_CLOCK_SHIFT, rounded down. The 96-bit product is
- * computed in two parts.
+ * Reads the clock page for the first time. Returns 0; EBUSY if the kernel does
+ * not finish an update; EOPNOTSUPP if the page is in a form that the kernel
+ * driver does not use.
  */
-static uint64_t tern_clock_scale(int64_t delta, uint32_t mult)
+int tern_clock_init(const struct tern_context *ctx,
+		    struct ib_uverbs_clock_info *clock)
 {
-	int64_t high = delta >> 32;
-	uint64_t low = (uint32_t)delta;
+	clock->sign = 1; /* of no finished update */
+	if (!tern_clock_update(ctx->clock, clock))
+		return EBUSY;
 
-	return ((uint64_t)(high * mult) << (32 - TERN_CLOCK_SHIFT)) +
-	       (low * mult >> TERN_CLOCK_SHIFT);
+	return clock->shift > 32 ? EOPNOTSUPP : 0;
 }
 
 /*
- * Converts a time of the device's clock to nanoseconds since 1970. The caller
- * holds a lock that protects last. The kernel may change the rate between two
- * calls, and time stamps from before the change are converted at the new rate:
- * last ensures that a later stamp never converts to an earlier time.
+ * Returns the time of the PHC, in ns, at a time stamp. The caller holds a lock
+ * that protects clock, the last state of the page. The 96-bit product is
+ * computed in two parts. Stamps from before an update have a negative distance.
  */
-uint64_t tern_wallclock_ns(struct tern_context *ctx,
-			   struct tern_wallclock *last, uint64_t stamp)
+uint64_t tern_wallclock_ns(const struct tern_context *ctx,
+			   struct ib_uverbs_clock_info *clock, uint64_t stamp)
 {
-	struct tern_clock_page page;
-	uint64_t wall;
+	int64_t delta, high;
+	uint64_t low;
 
-	tern_clock_read(ctx->clock, &page);
-	wall = page.wall_ns + tern_clock_scale(stamp - page.device_ns,
-					       page.mult);
-	if (unlikely(stamp >= last->stamp && wall < last->wall))
-		wall = last->wall;
+	tern_clock_update(ctx->clock, clock);
+	delta = stamp - clock->cycles;
+	high = (delta >> 32) * clock->mult;
+	low = (uint64_t)(uint32_t)delta * clock->mult + clock->frac;
 
-	last->stamp = stamp;
-	last->wall = wall;
-
-	return wall;
+	return clock->nsec + ((uint64_t)high << (32 - clock->shift)) +
+	       (low >> clock->shift);
 }
 #endif

@@ -36,6 +36,21 @@
 #define IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC 0
 #endif
 
+/* The clock page common to all providers came with 65.0. */
+#if IBVERBS_PABI_VERSION < 65
+struct ib_uverbs_clock_info {
+	__u32 sign;
+	__u32 resv;
+	__aligned_u64 nsec;
+	__aligned_u64 cycles;
+	__aligned_u64 frac;
+	__u32 mult;
+	__u32 shift;
+	__aligned_u64 mask;
+	__aligned_u64 overflow_period;
+};
+#endif
+
 /* Added to util/udma_barrier.h by packaging/upstream/rdma-core. */
 #ifndef udma_full_barrier
 #include "udma_barrier.inc"

@@ -519,12 +519,12 @@ static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
 }
 
 #ifndef TERN_WITHOUT_CLOCK
-/* Nanoseconds since 1970, on the time scale of CLOCK_REALTIME. */
+/* Nanoseconds of the PHC. */
 static uint64_t tern_read_completion_wallclock(struct ibv_cq_ex *ibvcq)
 {
 	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
 
-	return tern_wallclock_ns(to_tern_ctx(ibvcq->context), &cq->wallclock,
+	return tern_wallclock_ns(to_tern_ctx(ibvcq->context), &cq->clock,
 				 le64toh(cq->cur.timestamp));
 }
 
@@ -579,6 +579,14 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	struct tern_create_cq cmd = {};
 	int err;
 
+#ifndef TERN_WITHOUT_CLOCK
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
+		err = tern_clock_init(ctx, &cq->clock);
+		if (err)
+			return err;
+	}
+
+#endif
 	err = tern_cq_alloc_buf(ibvctx, cq->pd, cq, attr->cqe);
 	if (err)
 		return err;
@@ -616,7 +624,8 @@ err_free_buf:
 
 /*
  * ibv_create_cq_ex(3): EOPNOTSUPP for flags that the device does not support,
- * EINVAL for a size out of range and for a PD that is no parent domain.
+ * EINVAL for a size out of range and for a PD that is no parent domain, EBUSY
+ * if the clock page cannot be read.
  */
 struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
 				    struct ibv_cq_init_attr_ex *attr)

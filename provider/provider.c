@@ -163,18 +163,24 @@ static size_t tern_page_size(const struct tern_context *ctx)
 /* Returns 0 or an errno. */
 static int tern_map_clock(struct tern_context *ctx, uint64_t offset)
 {
+	void *page;
+
 	if (!offset)
 		return 0;
 
-	ctx->clock = mmap(NULL, tern_page_size(ctx), PROT_READ, MAP_SHARED,
-			  ctx->vctx.context.cmd_fd, offset);
-	return ctx->clock == MAP_FAILED ? errno : 0;
+	page = mmap(NULL, tern_page_size(ctx), PROT_READ, MAP_SHARED,
+		    ctx->vctx.context.cmd_fd, offset);
+	if (page == MAP_FAILED)
+		return errno;
+
+	ctx->clock = page;
+	return 0;
 }
 
 static void tern_unmap_clock(struct tern_context *ctx)
 {
 	if (ctx->clock)
-		munmap(ctx->clock, tern_page_size(ctx));
+		munmap((void *)ctx->clock, tern_page_size(ctx));
 }
 
 #endif

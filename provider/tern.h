@@ -63,7 +63,8 @@ struct tern_context {
 	void *uar; /* doorbell page */
 	size_t uar_size;
 #ifndef TERN_WITHOUT_CLOCK
-	struct tern_clock_page *clock; /* NULL if the kernel has none */
+	/* The kernel's clock page, NULL if there is none. */
+	const struct ib_uverbs_clock_info *clock;
 #endif
 	uint32_t caps; /* TERN_UCTX_CAP_* */
 	uint32_t max_send_wr;
@@ -168,14 +169,6 @@ struct tern_dm {
 #endif
 };
 
-#ifndef TERN_WITHOUT_CLOCK
-/* The last converted time stamp and its result. */
-struct tern_wallclock {
-	uint64_t stamp;
-	uint64_t wall;
-};
-
-#endif
 struct tern_cq {
 	struct verbs_cq vcq;
 	struct tern_buf buf;
@@ -208,7 +201,7 @@ struct tern_cq {
 	struct tern_cqe cur;
 	struct tern_qp *cur_qp; /* of an earlier CQE, a cache */
 #ifndef TERN_WITHOUT_CLOCK
-	struct tern_wallclock wallclock; /* under lock */
+	struct ib_uverbs_clock_info clock; /* last state; under lock */
 #endif
 	struct tern_pd *pd; /* parent domain, or NULL */
 };
@@ -534,8 +527,10 @@ uint64_t tern_read_clock(struct tern_context *ctx);
 int tern_query_rt_values(struct ibv_context *ibvctx,
 			 struct ibv_values_ex *values);
 #ifndef TERN_WITHOUT_CLOCK
-uint64_t tern_wallclock_ns(struct tern_context *ctx,
-			   struct tern_wallclock *last, uint64_t stamp);
+int tern_clock_init(const struct tern_context *ctx,
+		    struct ib_uverbs_clock_info *clock);
+uint64_t tern_wallclock_ns(const struct tern_context *ctx,
+			   struct ib_uverbs_clock_info *clock, uint64_t stamp);
 #endif
 
 /* verbs.c: device, port, AH, XRCD, multicast, any kind of QP */

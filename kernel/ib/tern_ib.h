@@ -77,22 +77,6 @@ struct tern_ib_eq {
 	atomic_t num_cqs;
 };
 
-#ifndef TERN_WITHOUT_CLOCK
-/**
- * struct tern_clock - the device's clock page
- * @page: the page that processes read, NULL if the device has no time stamps
- * @work: updates @page while @users is not 0
- * @lock: protects @users
- * @users: number of user contexts
- */
-struct tern_clock {
-	struct tern_clock_page *page;
-	struct delayed_work work;
-	struct mutex lock;	/* see above */
-	unsigned int users;
-};
-
-#endif
 #ifndef TERN_WITHOUT_OPT_COUNTERS
 #define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
 
@@ -152,10 +136,6 @@ struct tern_ib_dev {
 	 */
 	u64 optional_base[TERN_NUM_OPTIONAL];
 #endif
-#ifndef TERN_WITHOUT_CLOCK
-	/** @clock: the clock page */
-	struct tern_clock clock;
-#endif
 };
 
 /* Contents of a mapping, returned to the device after the last unmap. */
@@ -212,7 +192,7 @@ struct tern_ucontext {
 	atomic_t num_dm_ops;
 #endif
 #ifndef TERN_WITHOUT_CLOCK
-	/** @clock_entry: the clock page, NULL if the device has no time stamps */
+	/** @clock_entry: the clock page, NULL if there is none */
 	struct tern_mmap_entry *clock_entry;
 #endif
 };
@@ -580,16 +560,6 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 bool tern_ib_update_speed(struct tern_ib_dev *dev);
 void tern_ib_port_changed(struct tern_ib_dev *dev);
 int tern_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
-
-#endif
-#ifndef TERN_WITHOUT_CLOCK
-/* tern_ib_clock.c */
-struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
-				       u64 device_ns, u64 real_ns);
-int tern_clock_init(struct tern_ib_dev *dev);
-void tern_clock_free(struct tern_ib_dev *dev);
-void tern_clock_get(struct tern_ib_dev *dev);
-void tern_clock_put(struct tern_ib_dev *dev);
 
 #endif
 /* tern_ib_ucontext.c */

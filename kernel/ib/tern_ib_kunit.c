@@ -101,9 +101,6 @@ EXPORT_SYMBOL_IF_KUNIT(tern_wr_opcode);
 #ifndef TERN_WITHOUT_APM
 EXPORT_SYMBOL_IF_KUNIT(tern_alt_path_to_attr);
 #endif
-#ifndef TERN_WITHOUT_CLOCK
-EXPORT_SYMBOL_IF_KUNIT(tern_clock_next);
-#endif
 #ifndef TERN_WITHOUT_COMP_CNTR
 EXPORT_SYMBOL_IF_KUNIT(tern_comp_cntr_ops);
 #endif

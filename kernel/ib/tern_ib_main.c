@@ -362,12 +362,6 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 		goto err_dealloc;
 
 #endif
-#ifndef TERN_WITHOUT_CLOCK
-	err = tern_clock_init(dev);
-	if (err)
-		goto err_dealloc;
-
-#endif
 	err = tern_ib_create_eqs(dev);
 	if (err)
 		goto err_dealloc;
@@ -401,9 +395,6 @@ err_destroy_eqs:
 #endif
 	tern_ib_destroy_eqs(dev);
 err_dealloc:
-#ifndef TERN_WITHOUT_CLOCK
-	tern_clock_free(dev);
-#endif
 	ib_dealloc_device(&dev->ibdev);
 	return err;
 }
@@ -428,9 +419,6 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	WARN_ON(!xa_empty(&dev->srqs));
 #ifndef TERN_WITHOUT_RSS
 	WARN_ON(!xa_empty(&dev->rwqs));
-#endif
-#ifndef TERN_WITHOUT_CLOCK
-	tern_clock_free(dev);
 #endif
 	ib_dealloc_device(&dev->ibdev);
 }

@@ -23,7 +23,6 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 		break;
 #ifndef TERN_WITHOUT_CLOCK
 	case TERN_MMAP_CLOCK:
-		tern_clock_put(dev);
 		break;
 #endif
 	}
@@ -93,8 +92,8 @@ struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
 
 #ifndef TERN_WITHOUT_CLOCK
 /*
- * The page is ordinary memory: a mapping that outlives the device keeps it with
- * its last contents.
+ * The page is ordinary memory of the network driver: a mapping that outlives
+ * the device keeps it with its last contents.
  */
 static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 {
@@ -103,7 +102,7 @@ static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 
 	vm_flags_clear(vma, VM_MAYWRITE | VM_MAYEXEC);
 	return vm_insert_page(vma, vma->vm_start,
-			      virt_to_page(dev->clock.page));
+			      virt_to_page(dev->core->clock));
 }
 
 #endif

@@ -41,10 +41,9 @@ static int tern_add_clock(struct tern_ib_dev *dev,
 {
 	struct tern_mmap_entry *entry;
 
-	if (!dev->clock.page)
+	if (!dev->core->clock)
 		return 0;
 
-	tern_clock_get(dev);
 	entry = tern_mmap_add(&ucontext->ibucontext, TERN_MMAP_CLOCK, 0, 0,
 			      PAGE_SIZE);
 	if (IS_ERR(entry))

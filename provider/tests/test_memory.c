@@ -370,10 +370,10 @@ void test_contexts(void)
 		CHECK(made->max_srq_wr == 3 && made->max_cqe == 4);
 		CHECK(made->max_send_sge == 5 && made->max_recv_sge == 6);
 		CHECK(made->max_inline == 7);
-		storage[2 * PAGE + offsetof(struct tern_clock_page, wall_ns)] =
-			0x40 + import;
-		CHECK(made->clock && *(uint8_t *)&made->clock->wall_ns ==
-					     0x40 + import);
+		storage[2 * PAGE + offsetof(struct ib_uverbs_clock_info,
+					    nsec)] = 0x40 + import;
+		CHECK(made->clock &&
+		      *(const uint8_t *)&made->clock->nsec == 0x40 + import);
 		tern_ring(made, TERN_DB_CMD_SQ, 0x123 + import);
 		CHECK(storage[5 * PAGE + TERN_UAR_DB] == 0x23 + import);
 		CHECK(context_ops->import_dm && context_ops->bind_mw);

@@ -2,17 +2,17 @@
 /* Wall-clock time from the clock page, which the test writes. */
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 
 #include "fixture.h"
 
-#define ONE (1U << TERN_CLOCK_SHIFT)
+#define SHIFT 28
+#define ONE (1U << SHIFT)
 
-/* Two pages: sequence and rate end the first, times start the second. */
+/* Two pages: the sign ends the first, the rest starts the second. */
 static uint8_t *pages;
-static struct tern_clock_page *clock_page;
+static struct ib_uverbs_clock_info *clock_page;
 
 static void make_page(void)
 {
@@ -20,7 +20,9 @@ static void make_page(void)
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(pages != MAP_FAILED);
 	clock_page = (void *)(pages + PAGE -
-			      offsetof(struct tern_clock_page, device_ns));
+			      offsetof(struct ib_uverbs_clock_info, nsec));
+	clock_page->shift = SHIFT;
+	clock_page->mask = UINT64_MAX;
 	ctx->clock = clock_page;
 }
 
@@ -46,15 +48,15 @@ static void store_quad(__u64 *quad, uint64_t value)
 
 static void begin_write(void)
 {
-	store(&clock_page->sequence, clock_page->sequence + 1);
+	store(&clock_page->sign, clock_page->sign + 1);
 }
 
 static void end_write(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
 {
 	store(&clock_page->mult, mult);
-	store_quad(&clock_page->device_ns, device_ns);
-	store_quad(&clock_page->wall_ns, wall_ns);
-	store(&clock_page->sequence, clock_page->sequence + 1);
+	store_quad(&clock_page->cycles, device_ns);
+	store_quad(&clock_page->nsec, wall_ns);
+	store(&clock_page->sign, clock_page->sign + 1);
 }
 
 static void write_page(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
@@ -63,12 +65,13 @@ static void write_page(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
 	end_write(mult, device_ns, wall_ns);
 }
 
-/* Converts a stamp for a CQ that has converted none yet. */
+/* Converts a stamp for a new CQ. */
 static uint64_t wall_of(uint64_t stamp)
 {
-	struct tern_wallclock none = {};
+	struct ib_uverbs_clock_info clock = {};
 
-	return tern_wallclock_ns(ctx, &none, stamp);
+	CHECK(!tern_clock_init(ctx, &clock));
+	return tern_wallclock_ns(ctx, &clock, stamp);
 }
 
 /* The exact result for any rate, any distance and both directions. */
@@ -83,32 +86,48 @@ void test_wallclock(void)
 		-(1LL << 32), (1LL << 32) - 1, -(1LL << 32) - 1,
 		86400000000001LL, -86400000000001LL, INT64_MAX, INT64_MIN,
 	};
+	static const uint64_t fracs[] = { 0, ONE / 2, ONE - 1 };
+	static const uint32_t shifts[] = { SHIFT, 0, 32 };
 	const uint64_t device = 1ULL << 40, wall = 1790000000123456789ULL;
-	unsigned int i, j;
+	struct ib_uverbs_clock_info clock = {};
+	unsigned int i, j, k;
 
 	make_page();
 	for (i = 0; i < sizeof(mults) / sizeof(mults[0]); i++)
-		for (j = 0; j < sizeof(deltas) / sizeof(deltas[0]); j++) {
-			uint64_t expected = wall;
+		for (j = 0; j < sizeof(deltas) / sizeof(deltas[0]); j++)
+			for (k = 0; k < 9; k++) {
+				uint32_t shift = shifts[k % 3];
+				uint64_t frac = fracs[k / 3];
+				uint64_t expected = wall;
 
+				if (frac >> shift)
+					continue;
 #ifdef __SIZEOF_INT128__
-			expected += (uint64_t)((__int128)deltas[j] * mults[i] >>
-					       TERN_CLOCK_SHIFT);
+				expected += (uint64_t)(((__int128)deltas[j] *
+							mults[i] + frac) >>
+						       shift);
 #else
-			if (mults[i] != ONE)
-				continue;
-			expected += deltas[j];
+				if (mults[i] != ONE || shift != SHIFT)
+					continue;
+				expected += deltas[j];
 #endif
-			write_page(mults[i], device, wall);
-			CHECK(wall_of(device + deltas[j]) == expected);
-		}
+				clock_page->shift = shift;
+				clock_page->frac = frac;
+				write_page(mults[i], device, wall);
+				CHECK(wall_of(device + deltas[j]) == expected);
+			}
+	clock_page->shift = 33;
+	write_page(ONE, device, wall);
+	CHECK(tern_clock_init(ctx, &clock) == EOPNOTSUPP);
+	clock_page->shift = SHIFT;
+	clock_page->frac = 0;
 	/* A device clock that restarted is far behind the page. */
 	write_page(ONE, UINT64_MAX - 5, wall);
 	CHECK(wall_of(4) == wall + 10);
 	free_page();
 }
 
-/* Needs the page, not the device's clock; never runs backwards in a CQ. */
+/* Needs the page, not the device's clock, and follows each change of the page. */
 void test_wallclock_cq(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -134,6 +153,9 @@ void test_wallclock_cq(void)
 	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) &&
 	      errno == EOPNOTSUPP);
 	ctx->caps = TERN_UCTX_CAP_TIMESTAMP;
+	begin_write();
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) && errno == EBUSY);
+	end_write(ONE, device, wall);
 	cqx = tern_create_cq_ex(&ctx->vctx.context, &attr);
 	CHECK(cqx);
 	cqx->context = &ctx->vctx.context;
@@ -145,22 +167,21 @@ void test_wallclock_cq(void)
 
 	uar = ctx->uar;
 	ctx->uar = NULL;
-	write_page(ONE, device, wall);
 	CHECK(!cqx->start_poll(cqx, &poll));
 	CHECK(cqx->read_completion_ts(cqx) == device);
 	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall);
 	CHECK(!cqx->next_poll(cqx));
 	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 1000);
-	/*
-	 * The page was updated a second after these stamps, with a lower rate:
-	 * they convert to 10 us less.
-	 */
-	write_page(ONE + ONE / 100000, device + 1000000000, wall + 1000000000);
-	CHECK(wall_of(device + 2000) < wall);
+	/* The PHC was set back, at twice the rate. */
+	write_page(2 * ONE, device, wall - 1000000);
 	CHECK(!cqx->next_poll(cqx));
-	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 1000);
-	write_page(ONE, device, wall);
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall - 996000);
+	/* An update that does not end: the state before it. */
+	begin_write();
+	store(&clock_page->mult, 7);
 	CHECK(!cqx->next_poll(cqx));
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall - 994000);
+	end_write(ONE, device, wall);
 	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 3000);
 	cqx->end_poll(cqx);
 	ctx->uar = uar;
@@ -172,7 +193,7 @@ void test_wallclock_cq(void)
 
 static volatile sig_atomic_t writes;
 
-/* The reader has read sequence and rate, and is about to read the times. */
+/* The reader has read the sign, and is about to read the rest. */
 static void write_meanwhile(int sig)
 {
 	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
@@ -181,21 +202,11 @@ static void write_meanwhile(int sig)
 	write_page(2 * ONE, 5000, 1000000);
 }
 
-static atomic_bool read_done;
-
-static void *read_loop(void *arg)
-{
-	*(uint64_t *)arg = wall_of(5100);
-	atomic_store(&read_done, true);
-	return arg;
-}
+static atomic_bool write_done;
 
 void test_wallclock_writer(void)
 {
 	struct sigaction action = { .sa_handler = write_meanwhile }, before;
-	uint64_t wall = 0;
-	pthread_t reader;
-	unsigned int i;
 
 	make_page();
 	write_page(ONE, 1000, 2000);
@@ -203,19 +214,6 @@ void test_wallclock_writer(void)
 	CHECK(!mprotect(pages + PAGE, PAGE, PROT_NONE));
 	CHECK(wall_of(5100) == 1000200 && writes == 1);
 	sigaction(SIGSEGV, &before, NULL);
-
-	/* A reader that starts during an update waits for its end. */
-	begin_write();
-	store(&clock_page->mult, ONE);
-	atomic_store(&read_done, false);
-	pthread_create(&reader, NULL, read_loop, &wall);
-	for (i = 0; i < 1000; i++) {
-		sched_yield();
-		CHECK(!atomic_load(&read_done));
-	}
-	end_write(ONE, 5000, 7000);
-	pthread_join(reader, NULL);
-	CHECK(wall == 7100);
 	free_page();
 }
 
@@ -234,20 +232,23 @@ static void *write_loop(void *arg)
 		else
 			write_page(0, device, (5ULL << 31) + 1000);
 	}
-	atomic_store(&read_done, true);
+	atomic_store(&write_done, true);
 	return arg;
 }
 
 void test_wallclock_threads(void)
 {
+	struct ib_uverbs_clock_info clock = {};
 	pthread_t writer;
 
 	make_page();
 	write_page(ONE, 0, 1000);
-	atomic_store(&read_done, false);
+	CHECK(!tern_clock_init(ctx, &clock));
+	atomic_store(&write_done, false);
 	pthread_create(&writer, NULL, write_loop, NULL);
-	while (!atomic_load(&read_done))
-		CHECK(wall_of(5ULL << 31) == (5ULL << 31) + 1000);
+	while (!atomic_load(&write_done))
+		CHECK(tern_wallclock_ns(ctx, &clock, 5ULL << 31) ==
+		      (5ULL << 31) + 1000);
 	pthread_join(writer, NULL);
 	free_page();
 }

@@ -4,19 +4,28 @@
 //   cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
 // Covers resizing under traffic, event moderation, ignored overruns, timestamps in device time and
-// in system time, the service level of datagrams, and ibv_query_qp_data_in_order(). No assertion
-// depends on the machine's speed.
+// in the time of the PTP clock, the service level of datagrams, and ibv_query_qp_data_in_order().
+// No assertion depends on the machine's speed.
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/in.h>
-#include <sys/time.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -436,87 +445,207 @@ void stamps(const Device& dev) {
   }
 }
 
-// One write, its wallclock completion timestamp, and CLOCK_REALTIME before and after it.
-struct Wall {
-  std::uint64_t before, at, after;
+// Returns the only entry of a directory in the sysfs of the device's PCI function.
+std::string name_in(const Device& dev, const char* directory) {
+  const std::string path = std::format("/sys/class/infiniband/{}/device/{}",
+                                       ibv_get_device_name(dev.context()->device), directory);
+  const std::filesystem::directory_iterator entries(path);
+  require(entries != std::filesystem::directory_iterator(), "{} is empty", path);
+  return entries->path().filename();
+}
+
+// The PTP clock of the port, with its own rate at first. In the end it has the system's time and
+// its own rate again.
+class Phc {
+ public:
+  explicit Phc(const Device& dev)
+      : fd_(open(("/dev/" + name_in(dev, "ptp")).c_str(), O_RDWR | O_CLOEXEC)) {
+    if (fd_ < 0) fail_errno("open of the PTP clock");
+    rate(0);
+  }
+  Phc(const Phc&) = delete;
+  Phc& operator=(const Phc&) = delete;
+  ~Phc() {
+    timex own{};
+    own.modes = ADJ_FREQUENCY;
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (clock_adjtime(id(), &own) < 0 || clock_settime(id(), &now) != 0) std::perror("ptp");
+    close(fd_);
+  }
+
+  [[nodiscard]] std::uint64_t now() const { return now_ns(id()); }
+  void set(std::uint64_t ns) const {
+    const timespec ts{.tv_sec = static_cast<time_t>(ns / kNsPerSecond),
+                      .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
+    if (clock_settime(id(), &ts) != 0) fail_errno("clock_settime");
+  }
+  void shift(time_t seconds) const {
+    timex change{};
+    change.modes = ADJ_SETOFFSET | ADJ_NANO;
+    change.time.tv_sec = seconds;
+    adjust(change);
+  }
+  void rate(long ppm) const {
+    timex change{};
+    change.modes = ADJ_FREQUENCY;
+    change.freq = ppm * 65536;
+    adjust(change);
+  }
+
+ private:
+  // <linux/posix-timers.h>
+  [[nodiscard]] clockid_t id() const { return static_cast<clockid_t>(~fd_ * 8 + 3); }
+  void adjust(timex& change) const {
+    if (clock_adjtime(id(), &change) < 0) fail_errno("clock_adjtime");
+  }
+
+  int fd_;
 };
-Wall wall_of_write(Rig& rig) {
-  Wall w{};
-  w.before = now_ns(CLOCK_REALTIME);
-  rig.write();
+
+// A socket whose datagrams, to nobody, get a time stamp when the port has sent them.
+class StampedSocket {
+ public:
+  explicit StampedSocket(const Device& dev) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    if (fd_ < 0) fail_errno("socket");
+    name_in(dev, "net").copy(request_.ifr_name, sizeof(request_.ifr_name) - 1);
+    configure(HWTSTAMP_TX_ON);
+    const int flags =
+        SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE | SOF_TIMESTAMPING_OPT_TSONLY;
+    if (setsockopt(fd_, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)) != 0 ||
+        setsockopt(fd_, SOL_SOCKET, SO_BINDTODEVICE, request_.ifr_name, IFNAMSIZ) != 0)
+      fail_errno("setsockopt");
+  }
+  StampedSocket(const StampedSocket&) = delete;
+  StampedSocket& operator=(const StampedSocket&) = delete;
+  ~StampedSocket() {
+    config_.tx_type = HWTSTAMP_TX_OFF;
+    ioctl(fd_, SIOCSHWTSTAMP, &request_);
+    close(fd_);
+  }
+
+  // Sends a datagram and returns its time stamp.
+  [[nodiscard]] std::uint64_t send() const {
+    sockaddr_in all{};  // multicast needs no neighbor
+    all.sin_family = AF_INET;
+    all.sin_port = htons(9);
+    all.sin_addr.s_addr = htonl(INADDR_ALLHOSTS_GROUP);
+    if (sendto(fd_, "t", 1, 0, reinterpret_cast<sockaddr*>(&all), sizeof(all)) != 1)
+      fail_errno("sendto");
+    pollfd error{.fd = fd_, .events = 0, .revents = 0};
+    require(::poll(&error, 1, kSoon) == 1, "no time stamp of a datagram");
+    alignas(cmsghdr) char control[256];
+    msghdr message{};
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    if (recvmsg(fd_, &message, MSG_ERRQUEUE) < 0) fail_errno("recvmsg");
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING) continue;
+      scm_timestamping stamps{};
+      std::memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
+      return static_cast<std::uint64_t>(stamps.ts[2].tv_sec) * kNsPerSecond +
+             static_cast<std::uint64_t>(stamps.ts[2].tv_nsec);
+    }
+    fail("a message without time stamp");
+  }
+
+ private:
+  void configure(int tx_type) {
+    config_.tx_type = tx_type;
+    request_.ifr_data = reinterpret_cast<char*>(&config_);
+    if (ioctl(fd_, SIOCSHWTSTAMP, &request_) != 0) fail_errno("SIOCSHWTSTAMP");
+  }
+
+  int fd_;
+  hwtstamp_config config_{};
+  ifreq request_{};
+};
+
+// One write: its time stamp and its wall clock.
+struct Stamp {
+  std::uint64_t raw, wall;
+};
+Stamp next_stamp(const Rig& rig) {
   ibv_poll_cq_attr attr{};
   while (ibv_start_poll(rig.cq_ex(), &attr) != 0) {
   }
-  w.at = ibv_wc_read_completion_wallclock_ns(rig.cq_ex());
-  w.after = now_ns(CLOCK_REALTIME);
+  const Stamp stamp{.raw = ibv_wc_read_completion_ts(rig.cq_ex()),
+                    .wall = ibv_wc_read_completion_wallclock_ns(rig.cq_ex())};
   ibv_end_poll(rig.cq_ex());
-  return w;
+  return stamp;
+}
+Stamp stamp_of_write(Rig& rig) {
+  rig.write();
+  return next_stamp(rig);
 }
 
-// Tolerance for comparing two clocks on a machine with more threads than CPUs.
-constexpr std::uint64_t kSlack = 2 * kNsPerMs;
-
-void require_wall(const Wall& w, const char* when) {
-  require(w.at + kSlack >= w.before && w.at <= w.after + kSlack, "{}: {}, but it was {} to {}",
-          when, w.at, w.before, w.after);
+// The wall clock of a write lies between the PHC's times before and after it. All are readings of
+// one clock: there is no tolerance.
+Stamp wall_of_write(Rig& rig, const Phc& phc, const char* when) {
+  const std::uint64_t before = phc.now();
+  const Stamp stamp = stamp_of_write(rig);
+  const std::uint64_t after = phc.now();
+  require(before <= stamp.wall && stamp.wall <= after, "{}: {}, but the PHC went from {} to {}",
+          when, stamp.wall, before, after);
+  return stamp;
 }
 
 void wallclock(const Device& dev) {
   Rig rig(dev, {.wc_flags = kStamps});
-  std::uint64_t worst = 0;
+  const Phc phc(dev);
+  Stamp last{};
   for (int i = 0; i < 300; i++) {
-    const Wall w = wall_of_write(rig);
-    require_wall(w, "wall clock");
-    worst = std::max(
-        {worst, w.at < w.before ? w.before - w.at : 0, w.at > w.after ? w.at - w.after : 0});
+    const Stamp stamp = wall_of_write(rig, phc, "wall clock");
+    require(stamp.wall >= last.wall, "{} after {}", stamp.wall, last.wall);
+    last = stamp;
     if (i % 10 == 0) sleep_ms(20);
   }
-  note("at most {} ns outside what the system's clock says", worst);
 }
 
-// Steps the system's clock, and restores it in the end with the elapsed time added.
-class ClockStep {
- public:
-  explicit ClockStep(std::int64_t seconds)
-      : start_(now_ns(CLOCK_MONOTONIC)), real_(now_ns(CLOCK_REALTIME)) {
-    set(real_ + static_cast<std::uint64_t>(seconds) * kNsPerSecond);
-  }
-  ClockStep(const ClockStep&) = delete;
-  ClockStep& operator=(const ClockStep&) = delete;
-  ~ClockStep() { set(real_ + now_ns(CLOCK_MONOTONIC) - start_); }
-
- private:
-  static void set(std::uint64_t ns) {
-    const timespec ts{.tv_sec = static_cast<time_t>(ns / kNsPerSecond),
-                      .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
-    if (clock_settime(CLOCK_REALTIME, &ts) != 0) std::perror("clock_settime");
-  }
-  std::uint64_t start_, real_;
-};
-
-// The wallclock follows a step forward at once. After a step back it runs slower until the system's
-// clock has caught up.
-void wallclock_follows_steps(const Device& dev) {
+// Wherever the PHC is set and however it runs, the wall clock of completions and SO_TIMESTAMPING
+// are its time. A completion from before a change is converted to the clock as it is now.
+void wallclock_follows_phc(const Device& dev) {
   Rig rig(dev, {.wc_flags = kStamps});
-  require_wall(wall_of_write(rig), "before the step");
-  Wall last{};
-  {
-    const ClockStep step(2);
-    sleep_ms(250);
-    last = wall_of_write(rig);
-    require_wall(last, "after a step");
+  const StampedSocket datagrams(dev);
+  const Phc phc(dev);
+  const auto agree = [&](const char* when) {
+    const std::uint64_t before = phc.now();
+    const std::uint64_t first = stamp_of_write(rig).wall;
+    const std::uint64_t sent = datagrams.send();
+    const std::uint64_t second = wall_of_write(rig, phc, when).wall;
+    require(before <= first && first <= sent && sent <= second,
+            "{}: the PHC at {}, a write at {}, a datagram at {}, a write at {}", when, before,
+            first, sent, second);
+  };
+  agree("at first");
+
+  phc.set(now_ns(CLOCK_REALTIME) + 1000 * kNsPerSecond);
+  agree("1000 s ahead");
+  require(phc.now() > now_ns(CLOCK_REALTIME) + 900 * kNsPerSecond, "the PHC was not set");
+
+  rig.write();
+  const std::uint64_t least = raw_clock(dev.context());
+  const std::uint64_t ahead = phc.now();
+  const std::uint64_t most = raw_clock(dev.context());
+  phc.shift(-2000);
+  const Stamp old = next_stamp(rig);
+  const std::uint64_t back = old.wall + 2000 * kNsPerSecond;
+  require(ahead - most <= back - old.raw && back - old.raw <= ahead - least,
+          "{} of stamp {} after a step by -2000 s, before which {} was at {} to {}", old.wall,
+          old.raw, ahead, least, most);
+  agree("1000 s behind");
+
+  for (const long ppm : {100000L, -100000L, 0L}) {
+    phc.rate(ppm);
+    const Stamp start = wall_of_write(rig, phc, "another rate");
+    sleep_ms(200);
+    agree("another rate");
+    const Stamp end = wall_of_write(rig, phc, "another rate");
+    const auto raw = static_cast<std::int64_t>(end.raw - start.raw);
+    const auto off = static_cast<std::int64_t>(end.wall - start.wall) - raw - raw * ppm / 1000000;
+    // Rounding, and the resolution of the rate: 4 ppb.
+    require(std::abs(off) <= 2 + raw / 100000000, "{} ppm: {} ns off after {} ns", ppm, off, raw);
   }
-  constexpr std::uint64_t kSlewed = 100 * kNsPerMs;  // a smaller difference is slewed
-  constexpr int kRounds = 600;                       // ends the test if the clocks never meet
-  for (int i = 0; i < kRounds; i++) {
-    sleep_ms(50);
-    const Wall w = wall_of_write(rig);
-    require(w.at > last.at, "{} after {}: the time has stepped back", w.at, last.at);
-    last = w;
-    if (w.at <= w.after + kSlewed) break;
-  }
-  require(last.at <= last.after + kSlewed, "after the step back: {}, but it was {} to {}", last.at,
-          last.before, last.after);
 }
 
 // ---- datagrams ----
@@ -629,7 +758,7 @@ int main(int argc, char** argv) {
                                               {"clock_shared", clock_shared},
                                               {"stamps", stamps},
                                               {"wallclock", wallclock},
-                                              {"wallclock_follows_steps", wallclock_follows_steps},
+                                              {"wallclock_follows_phc", wallclock_follows_phc},
                                               {"datagram_sl", datagram_sl},
                                               {"data_in_order", data_in_order}}));
                    }});

@@ -6,19 +6,31 @@
 # Test: cqfeatures
 # Tier: quick, 600 s
 # Boot: pair
-# Results: 20
+# Results: 26
 # Proves: CQs resized while a thread sleeps for their events and polls: each completion arrives
 #   once, in order, and no wake-up is lost. Arms that outlive the buffer, sizes that are refused.
 #   Events counted and timed by the device's clock under moderation. A CQ that overruns and is told
 #   to ignore it. Time stamps in order and between two readings of the clock; two threads that read
-#   it while its low half wraps; its rate against the system's. Wall clock within 2 ms of
-#   CLOCK_REALTIME, also after that was set forward; no step back, with the largest difference
-#   reported. No order of data is promised. ibv_rc_pingpong -t of rdma-core reads stamps, in one
-#   machine and between two.
+#   it while its low half wraps; its rate against the system's. Wall clock between two readings of
+#   the PTP clock, also after that was set, shifted and given other rates, and on one scale with
+#   SO_TIMESTAMPING; after a reset, which gives the PTP clock the system's time. No order of data is
+#   promised. ibv_rc_pingpong -t of rdma-core reads stamps, in one machine and between two.
 
 . "${0%/*}/pairs.sh"
 group=cqfeatures
 part cqfeatures || failed=1
+
+pci=$(readlink -f "/sys/class/infiniband/$dev/device")
+netdev=$(basename "$pci"/net/*)
+# apart: seconds between the PTP clock and the system's.
+apart() { phc_ctl -q -m "$netdev" cmp | sed -nE 's/.*CLOCK_REALTIME is -?([0-9]+)ns.*/\1/p' | awk '{ printf "%.0f\n", $1 / 1e9 }'; }
+check phc-ahead sh -c "phc_ctl -q '$netdev' adj 1000"
+check phc-is-ahead [ "$(apart)" = 1000 ]
+check reset sh -c "echo 1 >'$pci/reset'"
+check phc-after-reset [ "$(apart)" = 0 ]
+until_true 30 sh -c "ibv_devices | grep -q $dev && gid-index v4" >/dev/null
+part cqfeatures stamps 'wallclock*' | sed 's,cqfeatures/,cqfeatures/after-reset-,'
+[ "${PIPESTATUS[0]}" = 0 ] || failed=1
 for machine in loopback across; do
 	place $machine
 	# The addresses' order, and so the index, may be another there.

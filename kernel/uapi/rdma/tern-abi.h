@@ -59,31 +59,10 @@ struct tern_uresp_alloc_ucontext {
 	__u8 reserved_160[4];
 #endif
 #ifndef TERN_WITHOUT_CLOCK
-	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
+	__aligned_u64 clock_offset;	/* mmap offset of struct ib_uverbs_clock_info; 0: none */
 #endif
 };
 
-#ifndef TERN_WITHOUT_CLOCK
-/*
- * Converts a time stamp of the device to wall-clock time. The page is read-only,
- * one page long, and shared by all processes. A reader reads sequence (acquire),
- * then the rest, and starts again if sequence was odd or has changed.
- *
- *	wall = wall_ns + ((stamp - device_ns) * mult >> TERN_CLOCK_SHIFT)
- *
- * stamp - device_ns is signed. The kernel slews the result towards CLOCK_REALTIME;
- * the result never steps back.
- */
-struct tern_clock_page {
-	__u32 sequence;
-	__u32 mult;
-	__aligned_u64 device_ns;
-	__aligned_u64 wall_ns;
-};
-
-#define TERN_CLOCK_SHIFT 30
-
-#endif
 /*
  * Buffers are page-aligned memory of the provider that holds only entries: the
  * kernel pins each buffer for the access that the device makes. Doorbell records
