@@ -4,8 +4,8 @@
  * the names of mlx5's.
  */
 
-#include "tern_congestion.h"
 #include "tern_dev.h"
+#include "tern_congestion.h"
 #include "tern_devlink.h"
 
 enum {

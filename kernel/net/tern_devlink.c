@@ -93,12 +93,8 @@ int tern_devlink_register(struct tern_dev *tdev)
 		goto unregister_health;
 #endif
 	err = devl_register(devlink);
-	if (!err) {
-#ifndef TERN_WITHOUT_RESET
-		tern_health_start(tdev);
-#endif
+	if (!err)
 		return 0;
-	}
 
 #ifndef TERN_WITHOUT_CC
 	tern_cc_unregister(tdev);

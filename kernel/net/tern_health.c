@@ -127,7 +127,7 @@ void tern_health_init(struct tern_dev *tdev)
 	disable_work(&tdev->report_work);
 }
 
-/* The last step of registration. */
+/* The last step of probe. */
 void tern_health_start(struct tern_dev *tdev)
 {
 	enable_work(&tdev->report_work);

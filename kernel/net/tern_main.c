@@ -135,6 +135,9 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pci_save_state(pdev);
 #endif
 	pci_set_drvdata(pdev, tdev);
+#ifndef TERN_WITHOUT_RESET
+	tern_health_start(tdev);
+#endif
 #ifndef TERN_WITHOUT_DEBUGFS
 	tern_debugfs_add(tdev);
 #endif
@@ -203,6 +206,7 @@ static struct pci_driver tern_pci_driver = {
 	.driver.pm	= pm_sleep_ptr(&tern_pm_ops),
 #endif
 };
+
 #ifdef TERN_WITHOUT_DEBUGFS
 module_pci_driver(tern_pci_driver);
 #else

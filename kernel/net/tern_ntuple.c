@@ -7,8 +7,8 @@
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 
-#include "tern_flow.h"
 #include "tern_net.h"
+#include "tern_flow.h"
 
 /* A rule. Its location is that of @spec. */
 struct tern_rule {

@@ -6,10 +6,10 @@
 #include <kunit/test.h>
 #include <linux/kthread.h>
 
+#include "tern_net.h"
 #ifndef TERN_WITHOUT_STEERING
 #include "tern_flow.h"
 #endif
-#include "tern_net.h"
 
 /* What the fake device adds to a number for its generation. */
 #define TERN_TEST_GENERATION	0x80000000

@@ -15,8 +15,8 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 
-#include "tern_flow.h"
 #include "tern_net.h"
+#include "tern_flow.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
