@@ -8,6 +8,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
+#include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

@@ -419,6 +419,8 @@ static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_stale_srq_event),
 #ifndef TERN_WITHOUT_OPT_COUNTERS
 	KUNIT_CASE(tern_test_optional_counters),
+#endif
+#ifndef TERN_WITHOUT_MAD
 	KUNIT_CASE(tern_test_performance_mad),
 #endif
 	{}

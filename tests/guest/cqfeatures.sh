@@ -6,7 +6,7 @@
 # Test: cqfeatures
 # Tier: quick, 600 s
 # Boot: pair
-# Results: 26
+# Results: 27
 # Proves: CQs resized while a thread sleeps for their events and polls: each completion arrives
 #   once, in order, and no wake-up is lost. Arms that outlive the buffer, sizes that are refused.
 #   Events counted and timed by the device's clock under moderation. A CQ that overruns and is told
@@ -23,7 +23,7 @@ part cqfeatures || failed=1
 pci=$(readlink -f "/sys/class/infiniband/$dev/device")
 netdev=$(basename "$pci"/net/*)
 # apart: seconds between the PTP clock and the system's.
-apart() { phc_ctl -q -m "$netdev" cmp | sed -nE 's/.*CLOCK_REALTIME is -?([0-9]+)ns.*/\1/p' | awk '{ printf "%.0f\n", $1 / 1e9 }'; }
+apart() { phc_ctl -q "$netdev" cmp | sed -nE 's/.*CLOCK_REALTIME is -?([0-9]+)ns.*/\1/p' | awk '{ printf "%.0f\n", $1 / 1e9 }'; }
 check phc-ahead sh -c "phc_ctl -q '$netdev' adj 1000"
 check phc-is-ahead [ "$(apart)" = 1000 ]
 check reset sh -c "echo 1 >'$pci/reset'"
