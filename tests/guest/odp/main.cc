@@ -4,6 +4,7 @@
 //   odp [PATTERN...]
 //   odp --peer            only the test with two adapters
 //   odp --nodes           only the tests with two NUMA nodes
+//   odp --revoke          only the tests of revoked dma-bufs, which revoked.sh runs
 //   odp --swap            only the test that swaps
 //   odp --hold uffd|fuse  the device waits for a page that never arrives, until SIGTERM; prints
 //                         "ready" when it does
@@ -88,13 +89,14 @@ void churn(const guest::Device& dev) {
 
 int main(int argc, char** argv) {
   using namespace guest;
-  bool swap = false, peer = false, nodes = false, churns = false;
+  bool swap = false, peer = false, nodes = false, revoke = false, churns = false;
   std::string held;
   return run_program(argc, argv,
                      {.group = "odp",
                       .options = {{"swap", &swap},
                                   {"peer", &peer},
                                   {"nodes", &nodes},
+                                  {"revoke", &revoke},
                                   {"churn", &churns},
                                   {"hold", &held}},
                       .run = [&](const CommandLine& line) {
@@ -104,6 +106,10 @@ int main(int argc, char** argv) {
                         if (swap) return run_tests(swap_tests(dev));
                         if (peer) return run_tests(peer_tests(dev));
                         if (nodes) return run_tests(node_tests(dev));
+                        if (revoke) {
+                          set_group("revoked/" + line.device);
+                          return run_tests(revoke_tests(dev));
+                        }
                         std::vector<Test> tests;
                         for (const auto& part : {explicit_tests(dev), move_tests(dev),
                                                  late_tests(dev), dmabuf_tests(dev)}) {

@@ -55,6 +55,7 @@ std::vector<Test> swap_tests(const Device& dev);
 std::vector<Test> node_tests(const Device& dev);  // need two NUMA nodes
 std::vector<Test> late_tests(const Device& dev);
 std::vector<Test> dmabuf_tests(const Device& dev);
-std::vector<Test> peer_tests(const Device& dev);  // need two adapters and rdma-core 62
+std::vector<Test> peer_tests(const Device& dev);    // need two adapters and rdma-core 62
+std::vector<Test> revoke_tests(const Device& dev);  // need tern_exporter.ko
 
 }  // namespace guest
