@@ -14,6 +14,12 @@ static inline int tern_limit(__le32 value)
 	return min_t(u32, le32_to_cpu(value), INT_MAX);
 }
 
+/* Maximum size of a device memory allocation, which consists of whole pages. */
+static inline u64 tern_max_dm_size(const struct tern_core *core)
+{
+	return ALIGN_DOWN(core->dm_size, (u64)PAGE_SIZE);
+}
+
 bool tern_exceeds(const struct tern_ib_dev *dev, const char *name, u64 value,
 		  u64 limit);
 bool tern_reserved_set(const struct tern_ib_dev *dev, const void *bytes,
