@@ -57,6 +57,9 @@ void tern_aq_init(struct tern_dev *tdev)
 	spin_lock_init(&aq->lock);
 	init_waitqueue_head(&aq->wait);
 	INIT_LIST_HEAD(&aq->waiters);
+#ifndef TERN_WITHOUT_VERBS
+	INIT_LIST_HEAD(&aq->slow_waiters);
+#endif
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		init_completion(&aq->slots[i].done);
 }
@@ -140,15 +143,14 @@ static void tern_aq_wake(struct tern_aq_waiter *waiter)
 }
 
 /* Gives free slots to the callers that have waited longest. */
-static void tern_aq_grant(struct tern_aq *aq)
+static void tern_aq_grant(struct tern_aq *aq, struct list_head *waiters)
 {
 	struct tern_aq_waiter *waiter, *next;
 
-	list_for_each_entry_safe(waiter, next, &aq->waiters, entry) {
-		if (bitmap_empty(aq->free, TERN_AQ_SIZE))
+	list_for_each_entry_safe(waiter, next, waiters, entry) {
+		if (!tern_aq_take_slot(aq, waiter))
 			return;
-		if (tern_aq_take_slot(aq, waiter))
-			tern_aq_wake(waiter);
+		tern_aq_wake(waiter);
 	}
 }
 
@@ -159,7 +161,11 @@ static void tern_aq_put(struct tern_aq *aq, unsigned int index)
 
 	aq->slots[index].state = TERN_CMD_IDLE;
 	__set_bit(index, aq->free);
-	tern_aq_grant(aq);
+#ifndef TERN_WITHOUT_VERBS
+	/* Slow commands use only a part of the slots, so they do not starve others. */
+	tern_aq_grant(aq, &aq->slow_waiters);
+#endif
+	tern_aq_grant(aq, &aq->waiters);
 }
 
 static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
@@ -277,10 +283,19 @@ bool tern_aq_reap(struct tern_dev *tdev)
 	return any;
 }
 
+static void tern_aq_fail(struct list_head *waiters)
+{
+	struct tern_aq_waiter *waiter, *next;
+
+	list_for_each_entry_safe(waiter, next, waiters, entry) {
+		waiter->index = -EIO;
+		tern_aq_wake(waiter);
+	}
+}
+
 /* Wakes all waiters with -EIO. TERN_DEV_DEAD must be set. Any context. */
 void tern_aq_fail_all(struct tern_dev *tdev)
 {
-	struct tern_aq_waiter *waiter, *next;
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
 	unsigned int i;
@@ -293,10 +308,10 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 		aq->slots[i].state = TERN_CMD_DONE;
 		complete(&aq->slots[i].done);
 	}
-	list_for_each_entry_safe(waiter, next, &aq->waiters, entry) {
-		waiter->index = -EIO;
-		tern_aq_wake(waiter);
-	}
+	tern_aq_fail(&aq->waiters);
+#ifndef TERN_WITHOUT_VERBS
+	tern_aq_fail(&aq->slow_waiters);
+#endif
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
@@ -325,9 +340,14 @@ int tern_aq_overrun(struct tern_dev *tdev)
 static bool tern_aq_try_claim(struct tern_dev *tdev, struct tern_aq_waiter *waiter)
 {
 	struct tern_aq *aq = &tdev->aq;
+	struct list_head *waiters = &aq->waiters;
 	unsigned long flags;
 	bool settled = true;
 
+#ifndef TERN_WITHOUT_VERBS
+	if (waiter->slow)
+		waiters = &aq->slow_waiters;
+#endif
 	init_completion(&waiter->done);
 	spin_lock_irqsave(&aq->lock, flags);
 	/*
@@ -336,9 +356,8 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, struct tern_aq_waiter *wait
 	 */
 	if (tern_dev_dead(tdev)) {
 		waiter->index = -EIO;
-	} else if (!tern_aq_take_slot(aq, waiter)) {
-		/* Nobody who waits could take a slot, so nobody is overtaken. */
-		list_add_tail(&waiter->entry, &aq->waiters);
+	} else if (!list_empty(waiters) || !tern_aq_take_slot(aq, waiter)) {
+		list_add_tail(&waiter->entry, waiters);
 		settled = false;
 	}
 	spin_unlock_irqrestore(&aq->lock, flags);

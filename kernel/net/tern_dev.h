@@ -115,6 +115,10 @@ struct tern_aq {
 	unsigned int users;
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
 	struct list_head waiters;
+#ifndef TERN_WITHOUT_VERBS
+	/** @slow_waiters: those of slow commands */
+	struct list_head slow_waiters;
+#endif
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
 };
 

@@ -172,9 +172,8 @@ static void tern_test_steering(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->flows), 1);
 }
 
-/* A pool of pages that are too large for any allocation to succeed. */
-
 #endif
+/* A pool of pages that are too large for any allocation to succeed. */
 static struct page_pool *tern_test_empty_pool(struct kunit *test)
 {
 	const struct page_pool_params params = {
