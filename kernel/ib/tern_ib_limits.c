@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Device limits, and checks of CQs, SRQs and device memory against them. Checks of QPs are in tern_ib_qp_util.c.
+ * Device limits, and checks of CQs, SRQs and device memory against them. Checks
+ * of QPs are in tern_ib_qp_util.c.
  */
 
 #include <linux/limits.h>
