@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Device limits, and checks of CQs, SRQs and device memory against them. Checks
- * of QPs are in tern_ib_qp_util.c.
+ * Device limits, and checks of CQs and device memory against them. Checks of
+ * SRQs and QPs are in tern_ib_srq.c and tern_ib_qp_util.c.
  */
 
 #include <linux/limits.h>
@@ -131,53 +131,6 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 		return tern_refuse(dev, -EINVAL,
 				   "CQ of 2^%u entries in %llu bytes, for %u",
 				   req->log_size, req->buf_len, attr->cqe);
-
-	return 0;
-}
-
-/*
- * Returns 0, -EOPNOTSUPP for an unsupported type, -EINVAL for invalid or
- * excessive attributes.
- */
-int tern_check_create_srq(struct tern_ib_dev *dev,
-			  const struct ib_srq_init_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-#ifndef TERN_WITHOUT_TM
-	int err;
-#endif
-
-	switch (attr->srq_type) {
-	case IB_SRQT_BASIC:
-		break;
-#ifndef TERN_WITHOUT_XRC
-	case IB_SRQT_XRC:
-		if (!tern_has_cap(dev, TERN_CAP_XRC))
-			return tern_refuse(dev, -EOPNOTSUPP, "no XRC");
-		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
-			return tern_refuse(dev, -EINVAL,
-					   "XRC SRQ without domain or CQ");
-		break;
-#endif
-#ifndef TERN_WITHOUT_TM
-	case IB_SRQT_TM:
-		err = tern_check_tm(dev, attr);
-		if (err)
-			return err;
-		break;
-#endif
-	default:
-		return tern_refuse(dev, -EOPNOTSUPP, "SRQ type %d",
-				   attr->srq_type);
-	}
-
-	if (!attr->attr.max_wr)
-		return tern_refuse(dev, -EINVAL, "SRQ of 0 requests");
-	if (tern_exceeds(dev, "max_wr", attr->attr.max_wr,
-			 le32_to_cpu(caps->max_srq_wr)) ||
-	    tern_exceeds(dev, "max_sge", attr->attr.max_sge,
-			 le16_to_cpu(caps->max_recv_sge)))
-		return -EINVAL;
 
 	return 0;
 }
