@@ -287,8 +287,10 @@ TEST_P(UdPaths, FlowsLeaveManagementAlone) {
                            .dest = TERN_DEST_NONE,
                            .port = 1};
   b.make(TERN_CMD_CREATE_FLOW, all);
-  manager.post_recv({b.reg(200, {.pd = gsi.pd}).sge()});
-  SendWr wr = datagram(qa, manager, {src.sge(0, 9)});
+  constexpr std::uint32_t kMad = 256;
+  src.bytes(0, 1)[0] = std::byte{1};  // the version
+  manager.post_recv({b.reg(kGrh + kMad, {.pd = gsi.pd}).sge()});
+  SendWr wr = datagram(qa, manager, {src.sge(0, kMad)});
   wr.ud.qkey = gsi.qkey;
   tern_qp_attr attr{};
   attr.qkey = le(gsi.qkey);
