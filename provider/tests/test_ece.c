@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "fixture.h"
+#include "tern_verbs.h"
 
 static void to_state(struct tern_qp *qp, enum ibv_qp_state state)
 {
