@@ -278,7 +278,9 @@ int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, size_t entry_si
 		      u8 log_size);
 int tern_eq_cmd_create(struct tern_eq *eq, u8 kind);
 bool tern_eq_pending(const struct tern_eq *eq);
-bool tern_eq_take(struct tern_eq *eq, void *entry);
+const void *tern_eq_peek(const struct tern_eq *eq);
+void tern_eq_advance(struct tern_eq *eq);
+bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe);
 struct tern_eq *tern_eq_alloc(struct tern_dev *tdev, unsigned int vector, size_t entry_size,
 			      u8 log_size);
 struct tern_eq *tern_eq_start(struct tern_eq *eq, u8 kind, irq_handler_t handler,

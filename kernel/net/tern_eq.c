@@ -59,18 +59,34 @@ bool tern_eq_pending(const struct tern_eq *eq)
 	return tern_phase_valid(le32_to_cpu(READ_ONCE(*phase)), ci, eq->log_size);
 }
 
-/* Copies the next entry, if any, and returns its slot to the device. */
-bool tern_eq_take(struct tern_eq *eq, void *entry)
+/* Returns the next entry, or NULL. The caller copies it, then calls tern_eq_advance(). */
+const void *tern_eq_peek(const struct tern_eq *eq)
 {
 	if (!tern_eq_pending(eq))
-		return false;
+		return NULL;
 	/* The rest of the entry was written before its phase. */
 	dma_rmb();
-	memcpy(entry, tern_eq_entry(eq, eq->ci), eq->entry_size);
+	return tern_eq_entry(eq, eq->ci);
+}
+
+/* Returns the slot of the next entry to the device. */
+void tern_eq_advance(struct tern_eq *eq)
+{
 	/* Finish the copy before the device learns that the slot is free. */
 	dma_mb();
 	WRITE_ONCE(eq->ci, eq->ci + 1);
 	WRITE_ONCE(eq->record->ci, cpu_to_le32(eq->ci));
+}
+
+/* Takes an event, if there is one. */
+bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
+{
+	const struct tern_eqe *entry = tern_eq_peek(eq);
+
+	if (!entry)
+		return false;
+	*eqe = *entry;
+	tern_eq_advance(eq);
 	return true;
 }
 
@@ -81,7 +97,7 @@ static irqreturn_t tern_comp_irq(int irq, void *data)
 	u32 n;
 
 	/* Entries that arrive later raise another interrupt. */
-	for (n = 0; n < BIT(eq->log_size) && tern_eq_take(eq, &eqe); n++)
+	for (n = 0; n < BIT(eq->log_size) && tern_eq_next(eq, &eqe); n++)
 		eq->handler(eq->context, &eqe);
 	return IRQ_RETVAL(n);
 }

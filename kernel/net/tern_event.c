@@ -62,7 +62,7 @@ void tern_async_work(struct work_struct *work)
 	u16 type;
 
 	tern_dev_check(tdev);
-	while (tern_eq_take(eq, &eqe)) {
+	while (tern_eq_next(eq, &eqe)) {
 		any = true;
 		type = le16_to_cpu(eqe.type);
 		if (type == TERN_EV_PORT_CHANGE &&

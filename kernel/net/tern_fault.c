@@ -60,7 +60,13 @@ EXPORT_SYMBOL_GPL(tern_fault_eq_create);
  */
 bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault)
 {
-	return tern_eq_take(eq, fault);
+	const struct tern_fault *entry = tern_eq_peek(eq);
+
+	if (!entry)
+		return false;
+	*fault = *entry;
+	tern_eq_advance(eq);
+	return true;
 }
 EXPORT_SYMBOL_GPL(tern_fault_eq_next);
 

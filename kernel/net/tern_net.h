@@ -535,7 +535,8 @@ extern const struct xdp_metadata_ops tern_xdp_metadata_ops;
 int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
 int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
 		  u32 flags);
-bool tern_xdp_run(struct tern_channel *ch, struct tern_xdp_buff *buff, u64 *count);
+bool tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
+		  struct tern_xdp_buff *buff, u64 *count);
 void tern_xdp_flush(struct tern_channel *ch);
 
 /* tern_xdp_setup.c */

@@ -316,6 +316,9 @@ static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64
 	struct tern_xdp_buff local, *buff = &local;
 	u32 len = le32_to_cpu(cqe->byte_len);
 	struct tern_rx *rx = &ch->rx;
+#ifndef TERN_WITHOUT_XDP
+	struct bpf_prog *prog;
+#endif
 	u32 num;
 
 	num = tern_rx_num_buffers(rx, cqe);
@@ -339,7 +342,8 @@ static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64
 	buff->cqe = cqe;
 #ifndef TERN_WITHOUT_XDP
 	buff->ch = ch;
-	if (!tern_xdp_run(ch, buff, count))
+	prog = READ_ONCE(ch->net->xdp_prog);
+	if (prog && !tern_xdp_run(ch, prog, buff, count))
 		return true;
 #endif
 	tern_rx_pass(ch, buff, count);

@@ -185,8 +185,9 @@ static enum tern_xdp_result tern_xdp_verdict(struct tern_channel *ch, struct bpf
 }
 
 /**
- * tern_xdp_run() - pass a received frame to the XDP program, if there is one
+ * tern_xdp_run() - pass a received frame to the XDP program
  * @ch: the channel
+ * @prog: the program
  * @buff: the frame
  * @count: statistics, TERN_RX_STAT_*
  *
@@ -194,12 +195,9 @@ static enum tern_xdp_result tern_xdp_verdict(struct tern_channel *ch, struct bpf
  *
  * Return: whether the frame is for the network stack. Otherwise it is gone.
  */
-bool tern_xdp_run(struct tern_channel *ch, struct tern_xdp_buff *buff, u64 *count)
+bool tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
+		  struct tern_xdp_buff *buff, u64 *count)
 {
-	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
-
-	if (!prog)
-		return true;
 	switch (tern_xdp_verdict(ch, prog, buff)) {
 	case TERN_XDP_CONSUMED:
 		count[TERN_RX_STAT_XDP_DROP]++;
