@@ -125,7 +125,7 @@ static bool tern_clock_update(const struct ib_uverbs_clock_info *page,
 int tern_clock_init(const struct tern_context *ctx,
 		    struct ib_uverbs_clock_info *clock)
 {
-	clock->sign = 1; /* of no finished update */
+	clock->sign = 1; /* an update ends with an even sign */
 	if (!tern_clock_update(ctx->clock, clock))
 		return EBUSY;
 

@@ -46,7 +46,7 @@ void tern_fill_raw(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
 	}
 }
 
-/* TERN_UCTX_CAP_* of raw packet QPs. */
+/* Returns the TERN_UCTX_CAP_* that concern raw packet QPs. */
 u32 tern_raw_uctx_caps(const struct tern_ib_dev *dev)
 {
 	if (tern_has_cap(dev, TERN_CAP_RAW_QP) &&

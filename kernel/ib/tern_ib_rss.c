@@ -29,7 +29,7 @@ void tern_fill_rss(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
 	attr->rss_caps.max_rwq_indirection_table_size = TERN_RSS_ENTRIES;
 }
 
-/* TERN_UCTX_CAP_* of RSS QPs. */
+/* Returns the TERN_UCTX_CAP_* that concern RSS QPs. */
 u32 tern_rss_uctx_caps(const struct tern_ib_dev *dev)
 {
 	u32 caps = TERN_UCTX_CAP_RSS;
