@@ -23,7 +23,7 @@ import re
 import subprocess
 
 TIERS = ("quick", "full", "long", "clients")
-ROOMS = ("kernel", "lab", "packaging", "provider", "qemu-device", "tests")
+ROOMS = ("kernel", "lab", "packaging", "provider", "qemu-device", "tests", "tools")
 KEYS = ("Tier", "Lane", "Also", "Boot", "Run", "Order", "Results", "Needs", "Skip", "Proves")
 HEAD = 16384  # bytes of a file in which a header may be
 COMMENT = re.compile(r"(?://|#) ?(.*)")

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// cqfeatures: completion queue features besides polling, on QPs connected within this process.
+// cqfeatures: what completions have of tern's clocks, and other answers that are tern's own. The
+// rules of completion queues are in tools/verbs-judge.
 //
 //   cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
-// Covers resizing under traffic, event moderation, ignored overruns, timestamps in device time and
-// in the time of the PTP clock, the service level of datagrams, and ibv_query_qp_data_in_order().
+// Covers the device's clock, time stamps in the time of the PTP clock, the service level of
+// datagrams, and ibv_query_qp_data_in_order().
 // No assertion depends on the machine's speed.
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -26,22 +27,17 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <functional>
-#include <optional>
 #include <thread>
 #include <vector>
 
-#include "pair.h"
 #include "program.h"
+#include "rig.h"
 
 namespace guest {
 namespace {
 
 constexpr int kSoon = 20000;  // ms; an expected event must arrive within this time
-constexpr int kNever = 150;   // ms; no event may arrive within this time
-constexpr std::uint32_t kDepth = EndSpec{}.send_wr;  // requests outstanding at most
 constexpr std::uint64_t kNsPerUs = 1000;
-constexpr std::uint64_t kNsPerMs = 1000000;
 constexpr std::uint64_t kNsPerSecond = 1000000000;
 
 std::uint64_t now_ns(clockid_t id) {
@@ -51,301 +47,7 @@ std::uint64_t now_ns(clockid_t id) {
          static_cast<std::uint64_t>(ts.tv_nsec);
 }
 
-std::uint64_t raw_clock(ibv_context* context) {
-  ibv_values_ex values{};
-  values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
-  require_err(ibv_query_rt_values_ex(context, &values), 0, "ibv_query_rt_values_ex");
-  require(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK, "no clock in the answer");
-  return static_cast<std::uint64_t>(values.raw_clock.tv_nsec);
-}
-
 void sleep_ms(unsigned ms) { usleep(ms * 1000); }
-
-struct CqSpec {
-  std::uint32_t entries = kDepth;
-  std::uint64_t wc_flags = 0;
-  std::uint32_t flags = 0;
-};
-
-// A QP that writes to its twin, with a channel and a CQ of its own for its send completions.
-class Rig {
- public:
-  explicit Rig(const Device& dev, const CqSpec& spec = {}) : dev_(dev) {
-    channel_.reset(ibv_create_comp_channel(dev.context()));
-    ibv_cq_init_attr_ex attr{};
-    attr.cqe = spec.entries;
-    attr.channel = channel_.get();
-    attr.wc_flags = spec.wc_flags;
-    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-    attr.flags = spec.flags;
-    cq_ex_ = ibv_create_cq_ex(dev.context(), &attr);
-    if (cq_ex_ == nullptr) fail_errno("ibv_create_cq_ex");
-    cq_.reset(ibv_cq_ex_to_cq(cq_ex_));
-    PairOptions options;
-    options.local.send_cq = cq_.get();
-    pair_.emplace(dev, options);
-  }
-
-  [[nodiscard]] const Device& dev() const { return dev_; }
-  [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
-  [[nodiscard]] ibv_cq_ex* cq_ex() const { return cq_ex_; }
-  [[nodiscard]] ibv_qp* qp() const { return pair_->local.qp(); }
-  [[nodiscard]] const Memory& memory() const { return pair_->local.memory(); }
-  [[nodiscard]] const Memory& there() const { return pair_->remote.end().memory(); }
-
-  // Writes the first 8 bytes of the memory. wr_id counts up from 0.
-  void write(unsigned count = 1) {
-    for (; count > 0; count--) pair_->post(pair_->request(IBV_WR_RDMA_WRITE, 8, 0, 0, posted_++));
-  }
-  // Checks that the completions are the next ones in order.
-  void take(std::span<const ibv_wc> wcs) {
-    for (const ibv_wc& wc : wcs) require_status(wc, taken_++, IBV_WC_SUCCESS);
-  }
-  void poll_all(unsigned count) { take(poll(cq_.get(), count)); }
-  void arm(bool solicited = false) const {
-    require_err(ibv_req_notify_cq(cq_.get(), solicited ? 1 : 0), 0, "ibv_req_notify_cq");
-  }
-  [[nodiscard]] bool event(int ms) const { return wait_event(channel_.get(), ms); }
-  [[nodiscard]] int moderate(std::uint16_t count, std::uint16_t period) const {
-    ibv_modify_cq_attr attr{};
-    attr.attr_mask = IBV_CQ_ATTR_MODERATE;
-    attr.moderate = {.cq_count = count, .cq_period = period};
-    return ibv_modify_cq(cq_.get(), &attr);
-  }
-  [[nodiscard]] std::uint64_t posted() const { return posted_; }
-  [[nodiscard]] std::uint64_t taken() const { return taken_; }
-
- private:
-  const Device& dev_;
-  ChannelPtr channel_;
-  ibv_cq_ex* cq_ex_ = nullptr;
-  CqPtr cq_;
-  std::optional<Pair> pair_;
-  std::uint64_t posted_ = 0;
-  std::uint64_t taken_ = 0;
-};
-
-// ---- resizing ----
-
-// Waits until all completions are in the CQ: the data of the last write has arrived, so all earlier
-// writes are done.
-void settle(Rig& rig) {
-  rig.memory().store64(0, 0x7e57 + rig.posted());
-  rig.write();
-  const std::uint64_t mark = rig.memory().load64(0);
-  for (int ms = 0; rig.there().load64(0) != mark; ms++) {
-    require(ms < kSoon, "a write has not arrived");
-    sleep_ms(1);
-  }
-  // The last completion follows its data by a moment; the caller's poll shows that it came.
-  sleep_ms(50);
-}
-
-void resize_keeps_what_waits(const Device& dev) {
-  Rig rig(dev, {.entries = 16});
-  for (const int entries : {64, 16, 4096, 20, 100, 17}) {
-    rig.write(9);
-    settle(rig);
-    rig.poll_all(3);
-    require_err(ibv_resize_cq(rig.cq(), entries), 0, "ibv_resize_cq");
-    require(rig.cq()->cqe >= entries, "{} entries after a resize to {}", rig.cq()->cqe, entries);
-    rig.write(4);
-    rig.poll_all(11);
-  }
-}
-
-void resize_refused(const Device& dev) {
-  Rig rig(dev, {.entries = 16});
-  const int cqe = rig.cq()->cqe;
-  rig.write(10);
-  settle(rig);
-  for (const int bad : {0, -1, dev.attr().max_cqe + 1, 2, 8}) {
-    require_err(ibv_resize_cq(rig.cq(), bad), EINVAL, "ibv_resize_cq out of range");
-  }
-  require(rig.cq()->cqe == cqe, "a resize that is refused has changed the size");
-  rig.poll_all(11);
-  require_err(ibv_resize_cq(rig.cq(), 2), 0, "ibv_resize_cq of an empty CQ");
-  rig.write(2);
-  rig.poll_all(2);
-  require_err(ibv_resize_cq(rig.cq(), dev.attr().max_cqe), 0, "ibv_resize_cq to max_cqe");
-  require(rig.cq()->cqe >= dev.attr().max_cqe, "not max_cqe entries");
-  rig.write(50);
-  rig.poll_all(50);
-}
-
-// A pending arm survives a resize.
-void resize_keeps_the_arm(const Device& dev) {
-  Rig rig(dev, {.entries = 16});
-  for (const int entries : {100, 10, 1000}) {
-    rig.arm();
-    require_err(ibv_resize_cq(rig.cq(), entries), 0, "ibv_resize_cq");
-    require(!rig.event(kNever), "event of a resize");
-    rig.write();
-    require(rig.event(kSoon), "the arm is lost");
-    rig.poll_all(1);
-  }
-}
-
-// Polls while another thread resizes the CQ, and waits for an event before every second poll: each
-// completion comes once and in order, and no wake-up is lost.
-void resize_under_traffic(const Device& dev) {
-  constexpr std::uint64_t kRequests = 20000;
-  constexpr unsigned kResizes = 50;
-  Rig rig(dev, {.entries = kDepth});
-  std::atomic<bool> done = false;
-  std::atomic<unsigned> resizes = 0;
-  std::exception_ptr broken;
-  std::thread resizer([&] {
-    try {
-      constexpr int kSizes[] = {64, 300, 65, 4096, 128, 1000, 64, 2048};
-      for (; !done; resizes++) {
-        require_err(ibv_resize_cq(rig.cq(), kSizes[resizes % 8]), 0, "ibv_resize_cq under traffic");
-      }
-    } catch (...) {
-      broken = std::current_exception();
-      done = true;
-    }
-  });
-  std::string why;
-  unsigned events = 0;
-  try {
-    for (unsigned round = 0; !done && (rig.posted() < kRequests || resizes < kResizes); round++) {
-      const bool sleeps = round % 2 == 0;
-      const unsigned burst = 1 + round % kDepth;
-      if (sleeps) rig.arm();
-      rig.write(burst);
-      if (sleeps) {
-        require(rig.event(kSoon), "no event for completion {}", rig.taken());
-        events++;
-      }
-      rig.poll_all(burst);
-    }
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  done = true;
-  resizer.join();
-  if (broken) std::rethrow_exception(broken);
-  require(why.empty(), "after {} resizes: {}", resizes.load(), why);
-  note("{} resizes, {} events, {} completions", resizes.load(), events, rig.taken());
-}
-
-// ---- moderation ----
-
-void moderation_limits(const Device& dev) {
-  ibv_device_attr_ex attr{};
-  require_err(ibv_query_device_ex(dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
-  require(attr.cq_mod_caps.max_cq_count == 65535 && attr.cq_mod_caps.max_cq_period == 65535,
-          "caps say {} and {}", attr.cq_mod_caps.max_cq_count, attr.cq_mod_caps.max_cq_period);
-  Rig rig(dev);
-  require_err(rig.moderate(2, 0), EINVAL, "count without period");
-  require_err(rig.moderate(65535, 65535), 0, "the largest values");
-  require_err(rig.moderate(1, 0), 0, "one");
-  require_err(rig.moderate(0, 0), 0, "none");
-  ibv_modify_cq_attr none{};
-  require_err(ibv_modify_cq(rig.cq(), &none), EINVAL, "no attribute");
-  none.attr_mask = 1U << 1;
-  require_err(ibv_modify_cq(rig.cq(), &none), EINVAL, "an unknown attribute");
-}
-
-// Unmoderated, each arm gives one event. Moderated, an event comes after `count` completions or
-// after the period.
-void moderation_counts(const Device& dev) {
-  constexpr unsigned kCount = 16;
-  constexpr unsigned kRounds = 40;
-  constexpr std::uint16_t kPeriod = 65000;
-  Rig rig(dev);
-  for (const bool moderated : {false, true}) {
-    require_err(moderated ? rig.moderate(kCount, kPeriod) : rig.moderate(0, 0), 0, "ibv_modify_cq");
-    const std::uint64_t start = raw_clock(dev.context());
-    const std::uint64_t first = rig.taken();
-    unsigned events = 0;
-    while (rig.taken() < first + std::uint64_t{kRounds} * kCount) {
-      rig.arm();
-      rig.write();
-      if (!moderated || rig.posted() - rig.taken() == kCount) {
-        require(rig.event(kSoon), "no event");
-      } else if (!rig.event(0)) {
-        continue;
-      }
-      events++;
-      rig.poll_all(static_cast<unsigned>(rig.posted() - rig.taken()));
-    }
-    const std::uint64_t took = raw_clock(dev.context()) - start;
-    const std::uint64_t most = kRounds + took / (kPeriod * kNsPerUs) + 1;
-    note("{} completions, moderation {}: {} events in {} ms", kRounds * kCount,
-         moderated ? "on" : "off", events, took / kNsPerMs);
-    if (moderated) {
-      require(events <= most, "{} events, not more than {} are due", events, most);
-    } else {
-      require(events == kRounds * kCount, "{} events", events);
-    }
-  }
-}
-
-// The period starts with the first completion: no event comes before it ends, one comes after.
-void moderation_period(const Device& dev) {
-  constexpr std::uint16_t kPeriod = 30000;
-  Rig rig(dev, {.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP});
-  for (const std::uint16_t count : {std::uint16_t{0}, std::uint16_t{60000}}) {
-    require_err(rig.moderate(count, kPeriod), 0, "ibv_modify_cq");
-    for (int round = 0; round < 5; round++) {
-      rig.arm();
-      rig.write(3);
-      require(rig.event(kSoon), "no event after the period");
-      const std::uint64_t at = raw_clock(dev.context());
-      ibv_poll_cq_attr poll{};
-      require_err(ibv_start_poll(rig.cq_ex(), &poll), 0, "ibv_start_poll");
-      const std::uint64_t first = ibv_wc_read_completion_ts(rig.cq_ex());
-      ibv_end_poll(rig.cq_ex());
-      require(at - first >= kPeriod * kNsPerUs, "event after {} ns", at - first);
-      for (int more = 0; more < 2; more++) {
-        while (ibv_start_poll(rig.cq_ex(), &poll) != 0) sleep_ms(1);
-        ibv_end_poll(rig.cq_ex());
-      }
-    }
-  }
-}
-
-// Switching moderation off delivers a pending event at once.
-void moderation_off(const Device& dev) {
-  Rig rig(dev);
-  for (int round = 0; round < 10; round++) {
-    require_err(rig.moderate(1000, 65535), 0, "ibv_modify_cq");
-    rig.arm();
-    rig.write();
-    require_err(rig.moderate(0, 0), 0, "ibv_modify_cq");
-    require(rig.event(kSoon), "no event");
-    rig.poll_all(1);
-  }
-}
-
-// ---- overruns ----
-
-void overrun_ignored(const Device& dev) {
-  Rig rig(dev, {.entries = 4, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN});
-  for (int i = 0; i < 10; i++) {
-    rig.write(4);
-    rig.poll_all(4);
-  }
-  // Fills the send queue without polling: many more completions than the CQ holds, and no slot is
-  // freed meanwhile.
-  rig.write(kDepth - 1);
-  settle(rig);
-  require(!dev.wait_async(IBV_EVENT_CQ_ERR, kNever), "IBV_EVENT_CQ_ERR");
-  require(state_of(rig.qp()) == IBV_QPS_RTS, "the QP has left RTS");
-  require_err(ibv_resize_cq(rig.cq(), 100), EINVAL, "resize of a CQ that has overrun");
-}
-
-void overrun_flag_is_checked(const Device& dev) {
-  ibv_cq_init_attr_ex attr{};
-  attr.cqe = 4;
-  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-  attr.flags = 1U << 5;
-  ibv_cq_ex* const cq = ibv_create_cq_ex(dev.context(), &attr);
-  require(cq == nullptr && errno == EOPNOTSUPP, "an unknown flag: {}",
-          errno_name(cq == nullptr ? errno : 0));
-}
 
 // ---- time ----
 
@@ -417,32 +119,6 @@ void clock_shared(const Device& dev) {
   other.join();
   if (broken) std::rethrow_exception(broken);
   require(why.empty(), "the clock went {}", why);
-}
-
-// Each timestamp lies between the clock before the post and the clock after the poll, and
-// timestamps never decrease.
-void stamps(const Device& dev) {
-  Rig rig(dev, {.wc_flags = kStamps});
-  ibv_cq_ex* const cq = rig.cq_ex();
-  std::uint64_t last = 0;
-  for (int round = 0; round < 50; round++) {
-    const std::uint64_t before = raw_clock(dev.context());
-    rig.write(10);
-    ibv_poll_cq_attr attr{};
-    while (ibv_start_poll(cq, &attr) != 0) sleep_ms(1);
-    for (int i = 0; i < 10; i++) {
-      if (i > 0) {
-        while (ibv_next_poll(cq) != 0) sleep_ms(1);
-      }
-      const std::uint64_t ts = ibv_wc_read_completion_ts(cq);
-      const std::uint64_t after = raw_clock(dev.context());
-      require(cq->status == IBV_WC_SUCCESS, "status {}", static_cast<int>(cq->status));
-      require(ts >= before && ts <= after && ts >= last,
-              "stamp {}, {} before and {} after, {} the one before", ts, before, after, last);
-      last = ts;
-    }
-    ibv_end_poll(cq);
-  }
 }
 
 // Returns the only entry of a directory in the sysfs of the device's PCI function.
@@ -740,26 +416,15 @@ void data_in_order(const Device& dev) {
 
 int main(int argc, char** argv) {
   using namespace guest;
-  return run_program(
-      argc, argv, {.group = "cqfeatures", .run = [](const CommandLine& line) {
-                     const Device dev(line.device, line.gid_index);
-                     run_tests(tests_of(dev, {{"resize_keeps_what_waits", resize_keeps_what_waits},
-                                              {"resize_refused", resize_refused},
-                                              {"resize_keeps_the_arm", resize_keeps_the_arm},
-                                              {"resize_under_traffic", resize_under_traffic},
-                                              {"moderation_limits", moderation_limits},
-                                              {"moderation_counts", moderation_counts},
-                                              {"moderation_period", moderation_period},
-                                              {"moderation_off", moderation_off},
-                                              {"overrun_ignored", overrun_ignored},
-                                              {"overrun_flag_is_checked", overrun_flag_is_checked},
-                                              {"clock_attributes", clock_attributes},
-                                              {"clock_rate", clock_rate},
-                                              {"clock_shared", clock_shared},
-                                              {"stamps", stamps},
-                                              {"wallclock", wallclock},
-                                              {"wallclock_follows_phc", wallclock_follows_phc},
-                                              {"datagram_sl", datagram_sl},
-                                              {"data_in_order", data_in_order}}));
-                   }});
+  return run_program(argc, argv,
+                     {.group = "cqfeatures", .run = [](const CommandLine& line) {
+                        const Device dev(line.device, line.gid_index);
+                        run_tests(tests_of(dev, {{"clock_attributes", clock_attributes},
+                                                 {"clock_rate", clock_rate},
+                                                 {"clock_shared", clock_shared},
+                                                 {"wallclock", wallclock},
+                                                 {"wallclock_follows_phc", wallclock_follows_phc},
+                                                 {"datagram_sl", datagram_sl},
+                                                 {"data_in_order", data_in_order}}));
+                      }});
 }

@@ -33,7 +33,7 @@ show rc-loopback sh -c 'timeout 600 ibv_rc_pingpong -d tern0 -g "$(gid-index v4)
 # shellcheck disable=SC2016
 show rc-across sh -c 'ssh vm2 "timeout 600 ibv_rc_pingpong -d tern0 -g \$(gid-index v4) -c" & ssh vm2 "wait-listen 18515" && timeout 600 ibv_rc_pingpong -d tern0 -g "$(gid-index v4)" -c vm2 && wait $!'
 show rdma-cm sh -c 'ssh vm2 "timeout 600 rping -s -a 10.77.0.2 -C 10 -V" & ssh vm2 "wait-listen 7174" && timeout 600 rping -c -a 10.77.0.2 -C 10 -V && wait $!'
-if part windows --kind 2b; then ok windows; else not_ok windows "the program failed"; fi
+if part verbs-rules --strict --kind 2b "windows/*"; then ok windows; else not_ok windows "the program failed"; fi
 [ -z "$modules" ] || exit $failed
 # With the series' patch to ib_core, a region whose registration is aborted while a window is bound
 # stays, without a warning.

@@ -13,9 +13,9 @@
 # Tier: full, 600 s
 # Boot: iommu
 # Results: 87
-# Proves: Rcverify with an emulated VT-d between adapter and memory, where each access of the device
-#   is translated: the kernel says that it translates those of the adapter, and the driver's queues
-#   have other addresses for the device than in memory.
+# Proves: Reliable connections with an emulated VT-d between adapter and memory, where each access
+#   of the device is translated: the kernel says that it translates those of the adapter, and the
+#   driver's queues have other addresses for the device than in memory.
 
 group=$TEST_NAME
 # shellcheck source=tests/guest/results.sh
@@ -34,5 +34,5 @@ elsewhere() {
 }
 check translated translated
 check queue-at-another-address elsewhere
-part rcverify || failed=1
+part verbs-rules --strict "connections/*" || failed=1
 exit "$failed"

@@ -71,7 +71,7 @@ crossed() {
 
 # least COMMAND: the payload that COMMAND moves at least, by its options: a number and a size of
 # messages. A program that compares no data succeeds only if the adapter has moved them. Operands of
-# atomics are no payload: rcverify compares these.
+# atomics are no payload: verbs-judge compares these.
 least() {
 	echo "$1" | awk '{
 		n = $1 != "cmtime"
@@ -139,23 +139,23 @@ pair() {
 	fi
 }
 
-# verify_with ADDRESS TEST...: rcverify against one that listens at ADDRESS. `on`, $server_side and
-# $client_side are the script's: on SIDE COMMAND puts device and GID of a side in place of @D and
-# @G.
+# verify_with ADDRESS RULE...: rules of connections with the other end at ADDRESS. `on`,
+# $server_side and $client_side are the script's: on SIDE COMMAND puts device and GID of a side in
+# place of @D and @G.
 verify_with() {
 	address=$1
 	shift
 	port=$((port + 1))
-	server=$(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")
-	client=$(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $address $*")
+	server=$(on "$server_side" "/mnt/tern/build/guest/judge/verbs-rules --serve -d @D -g @G -p $port")
+	client=$(on "$client_side" "/mnt/tern/build/guest/judge/verbs-rules -e 10 -d @D -g @G -p $port -c $address $(printf 'connections/%s ' "$@")")
 	there "timeout 1100 $server" >"$log.s" 2>&1 </dev/null &
 	server_pid=$!
 	there "wait-listen $port"
 	here "timeout 1000 $client" >"$log" 2>&1 </dev/null
-	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
+	sed -nE "s,^((not )?ok) connections/,\1 $group/$where/verify-,p" "$log"
 	! grep -q '^not ok' "$log" || failed=1
 	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
-	there "pkill -x rcverify"
+	there "pkill -x verbs-rules"
 	wait $server_pid 2>/dev/null
 }
 

@@ -13,7 +13,7 @@
 # Results: 22
 # Proves: Ibv_*_pingpong and perftest, in one machine and between two: sizes 1 byte to 8 MiB, MTUs,
 #   polling and events, several QPs, every transport, device memory, memory on demand. perftest
-#   compares no data (rcverify, opcode-table and stress do): each program must succeed at both ends,
+#   compares no data (verbs-judge and stress do): each program must succeed at both ends,
 #   and the adapter must have moved as many bytes as its options say. So it is with rdmacm-utils and
 #   qperf (cm) and in interop-brief. make test runs each program and mode once between two machines;
 #   perf-rest, cm-loop and interop-programs have the others.

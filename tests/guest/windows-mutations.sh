@@ -9,8 +9,8 @@
 # Boot: --vms 2 --mutate
 # Proves: Each rule of memory windows, switched off in the device, makes its tests fail.
 
-run="/mnt/tern/build/guest/windows -g \$(gid-index v4) --mutations"
-ssh vm2 "$run=2/2" &
-eval "$run=1/2"
+run="/mnt/tern/build/guest/mutations --strict -g \$(gid-index v4) --part"
+ssh vm2 "$run 2/2" &
+eval "$run 1/2"
 status=$?
 wait $! && exit $status

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// odp: tests on-demand paging, ibv_advise_mr(3), ibv_alloc_null_mr(3) and ibv_reg_dmabuf_mr(3).
+// odp: tests on-demand paging where it needs root, a helper or tern's counts, and
+// ibv_reg_dmabuf_mr(3). The rules that a program can test by itself are verbs-judge's.
 //
 //   odp [PATTERN...]
 //   odp --peer            only the test with two adapters
@@ -17,7 +18,7 @@
 // Tier: full, 1800 s
 // Also: testing
 // Boot: pair
-// Proves: On-demand paging, advice, null regions and dma-bufs (Documentation/odp.rst).
+// Proves: On-demand paging and dma-bufs (Documentation/odp.rst).
 //
 // Test: odp-swap
 // Tier: full, 900 s
@@ -31,13 +32,13 @@
 // Test: ternd-odp-iommu
 // Tier: full, 600 s
 // Boot: ternd-iommu
-// Run: odp operations protection dont-need unmap huge udmabuf
+// Run: odp counted udmabuf
 // Proves: On-demand paging behind a vIOMMU whose mappings are messages to ternd.
 //
 // Test: odp-iommu
 // Tier: full, 600 s
 // Boot: iommu
-// Run: odp operations protection dont-need unmap huge udmabuf
+// Run: odp counted udmabuf
 // Proves: On-demand paging behind an emulated VT-d.
 //
 // Test: odp-nodes
@@ -111,7 +112,7 @@ int main(int argc, char** argv) {
                           return run_tests(revoke_tests(dev));
                         }
                         std::vector<Test> tests;
-                        for (const auto& part : {explicit_tests(dev), move_tests(dev),
+                        for (const auto& part : {counted_tests(dev), move_tests(dev),
                                                  late_tests(dev), dmabuf_tests(dev)}) {
                           tests.insert(tests.end(), part.begin(), part.end());
                         }

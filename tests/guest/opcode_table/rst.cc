@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Generates Documentation/opcode-table.rst from the measurements.
 #include <algorithm>
+#include <format>
+#include <vector>
 
 #include "table.h"
 
-namespace guest {
+namespace guest::opcodes {
 namespace {
 
 constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
@@ -66,26 +68,36 @@ constexpr const char* kNotes = R"(
    FENCE for RC only.
 )";
 
-std::size_t width(const std::string& s) { return s.size(); }
+// A row of a table: its name, then a cell for each type.
+using Row = std::vector<std::string>;
 
-std::string table(const std::string& head, const std::vector<Row>& rows) {
-  std::vector<Row> all{{.name = head, .cells = {}}};
-  for (const Type& type : kTypes) all[0].cells.emplace_back(type.name);
-  all.insert(all.end(), rows.begin(), rows.end());
+std::vector<Row> rows_of(const Cells& cells) {
+  std::vector<Row> rows;
+  for (const Cell& cell : cells) {
+    if (rows.empty() || rows.back()[0] != cell.row) {
+      rows.emplace_back(1 + kTypes.size(), "\\-");
+      rows.back()[0] = cell.row;
+    }
+    rows.back()[1 + cell.type] = cell.says;
+  }
+  return rows;
+}
+
+std::string table(const std::string& head, const Cells& cells) {
+  std::vector<Row> all{{head}};
+  for (const Type& type : kTypes) all[0].emplace_back(type.name);
+  for (Row& row : rows_of(cells)) all.push_back(std::move(row));
   std::vector<std::size_t> widths(1 + kTypes.size(), 0);
   for (const Row& row : all) {
-    widths[0] = std::max(widths[0], width(row.name));
-    for (std::size_t i = 0; i < row.cells.size(); i++) {
-      widths[i + 1] = std::max(widths[i + 1], width(row.cells[i]));
-    }
+    for (std::size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string rule;
   for (const std::size_t w : widths) rule += (rule.empty() ? "" : " ") + std::string(w, '=');
   std::string out = rule + "\n";
   for (std::size_t r = 0; r < all.size(); r++) {
-    std::string line = std::format("{:{}}", all[r].name, widths[0]);
-    for (std::size_t i = 0; i < all[r].cells.size(); i++) {
-      line += std::format(" {:{}}", all[r].cells[i], widths[i + 1]);
+    std::string line;
+    for (std::size_t i = 0; i < all[r].size(); i++) {
+      line += std::format("{:{}} ", all[r][i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
@@ -96,10 +108,10 @@ std::string table(const std::string& head, const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& built,
-                   const std::vector<Row>& flags, const std::vector<Row>& refusals) {
+std::string to_rst(const Cells& opcodes, const Cells& built, const Cells& flags,
+                   const Cells& refusals) {
   return std::string(kIntro) + table("Opcode", opcodes) + kBuilt + table("Opcode", built) + kFlags +
          table("Flag", flags) + kRefusals + table("Cause", refusals) + kNotes;
 }
 
-}  // namespace guest
+}  // namespace guest::opcodes

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "groups.h"
+
+namespace guest {
+
+// clang-format off
+namespace connections { Rules all(); }
+namespace device_memory { Rules all(); }
+namespace opcodes { Rules all(); }
+namespace windows { Rules all(); }
+// clang-format on
+
+std::span<const Group> groups() {
+  static constexpr Group kGroups[] = {
+      {"protection", "protection domains and processes", "ibv_alloc_pd(3); IBTA volume 1, 10.2.3",
+       false, true, protection::all},
+      {"device-memory", "device memory", "ibv_alloc_dm(3)", true, true, device_memory::all},
+      {"windows", "memory windows of types 1, 2A and 2B",
+       "ibv_alloc_mw(3), ibv_bind_mw(3), ibv_post_send(3); IBTA volume 1, 10.6.7", true, false,
+       windows::all},
+      {"states", "states of QPs: each transition with each attribute, and wrong values",
+       "ibv_modify_qp(3); IBTA volume 1, 10.3.1 and 11.2.5.2", false, false, states::all},
+      {"opcodes", "each opcode and flag on each type of QP, by both interfaces", "ibv_post_send(3)",
+       false, false, opcodes::all},
+      {"connections", "reliable connections: data, queues, errors, states, events",
+       "IBTA volume 1, 9 and 10", true, false, connections::all},
+      {"xrc", "XRC: domains, SRQs by number, targets",
+       "ibv_create_srq_ex(3), ibv_create_qp_ex(3); IBTA volume 1, annex A14", false, false,
+       xrc::all},
+      {"datagrams", "UD: delivery, Q_Keys, address handles, multicast",
+       "ibv_create_ah(3), ibv_attach_mcast(3); IBTA volume 1, 9.8.3", false, false, datagrams::all},
+      {"retries", "what a requester repeats, and when it gives up",
+       "ibv_modify_qp(3); IBTA volume 1, 9.7.5 and 9.9.2", true, false, retries::all},
+      {"faults", "a wire that loses, repeats, delays, reorders and damages packets",
+       "IBTA volume 1, 9.7.5 and 9.9; annex A17", true, false, faults::all},
+  };
+  return kGroups;
+}
+
+}  // namespace guest
