@@ -5,6 +5,7 @@ namespace guest {
 
 // clang-format off
 namespace connections { Rules all(); }
+namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
 namespace windows { Rules all(); }
@@ -12,6 +13,7 @@ namespace windows { Rules all(); }
 
 std::span<const Group> groups() {
   static constexpr Group kGroups[] = {
+      {"device", "queries, claims and limits", "ibv_query_device(3)", false, true, device::all},
       {"protection", "protection domains and processes", "ibv_alloc_pd(3); IBTA volume 1, 10.2.3",
        false, true, protection::all},
       {"device-memory", "device memory", "ibv_alloc_dm(3)", true, true, device_memory::all},
