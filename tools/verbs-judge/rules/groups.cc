@@ -8,6 +8,7 @@ namespace connections { Rules all(); }
 namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
+namespace protection { Rules all(); }
 namespace windows { Rules all(); }
 // clang-format on
 
