@@ -9,6 +9,7 @@ namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
 namespace protection { Rules all(); }
+namespace regions { Rules all(); }
 namespace windows { Rules all(); }
 // clang-format on
 
@@ -17,6 +18,8 @@ std::span<const Group> groups() {
       {"device", "queries, claims and limits", "ibv_query_device(3)", false, true, device::all},
       {"protection", "protection domains and processes", "ibv_alloc_pd(3); IBTA volume 1, 10.2.3",
        false, true, protection::all},
+      {"regions", "registration of memory, its keys, and its change",
+       "ibv_reg_mr(3), ibv_rereg_mr(3)", false, true, regions::all},
       {"device-memory", "device memory", "ibv_alloc_dm(3)", true, true, device_memory::all},
       {"windows", "memory windows of types 1, 2A and 2B",
        "ibv_alloc_mw(3), ibv_bind_mw(3), ibv_post_send(3); IBTA volume 1, 10.6.7", true, false,
