@@ -8,6 +8,7 @@ namespace connections { Rules all(); }
 namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
+namespace paging { Rules all(); }
 namespace protection { Rules all(); }
 namespace regions { Rules all(); }
 namespace windows { Rules all(); }
@@ -20,6 +21,7 @@ std::span<const Group> groups() {
        false, true, protection::all},
       {"regions", "registration of memory, its keys, and its change",
        "ibv_reg_mr(3), ibv_rereg_mr(3)", false, true, regions::all},
+      {"paging", "memory on demand", "ibv_reg_mr(3), ibv_advise_mr(3)", false, true, paging::all},
       {"device-memory", "device memory", "ibv_alloc_dm(3)", true, true, device_memory::all},
       {"windows", "memory windows of types 1, 2A and 2B",
        "ibv_alloc_mw(3), ibv_bind_mw(3), ibv_post_send(3); IBTA volume 1, 10.6.7", true, false,
