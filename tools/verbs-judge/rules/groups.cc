@@ -11,6 +11,7 @@ namespace opcodes { Rules all(); }
 namespace paging { Rules all(); }
 namespace protection { Rules all(); }
 namespace regions { Rules all(); }
+namespace states { Rules all(); }
 namespace windows { Rules all(); }
 // clang-format on
 
