@@ -11,6 +11,7 @@ namespace opcodes { Rules all(); }
 namespace paging { Rules all(); }
 namespace protection { Rules all(); }
 namespace regions { Rules all(); }
+namespace srq { Rules all(); }
 namespace states { Rules all(); }
 namespace windows { Rules all(); }
 // clang-format on
@@ -33,6 +34,8 @@ std::span<const Group> groups() {
        false, false, opcodes::all},
       {"connections", "reliable connections: data, queues, errors, states, events",
        "IBTA volume 1, 9 and 10", true, false, connections::all},
+      {"srq", "shared receive queues: sizes, limits, events",
+       "ibv_create_srq(3), ibv_modify_srq(3)", false, false, srq::all},
       {"xrc", "XRC: domains, SRQs by number, targets",
        "ibv_create_srq_ex(3), ibv_create_qp_ex(3); IBTA volume 1, annex A14", false, false,
        xrc::all},
