@@ -10,6 +10,7 @@ namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
 namespace paging { Rules all(); }
 namespace protection { Rules all(); }
+namespace queues { Rules all(); }
 namespace regions { Rules all(); }
 namespace srq { Rules all(); }
 namespace states { Rules all(); }
@@ -34,6 +35,8 @@ std::span<const Group> groups() {
        false, false, opcodes::all},
       {"connections", "reliable connections: data, queues, errors, states, events",
        "IBTA volume 1, 9 and 10", true, false, connections::all},
+      {"queues", "completion queues: sizes, moderation, fields, channels",
+       "ibv_create_cq(3), ibv_create_cq_ex(3)", false, false, queues::all},
       {"srq", "shared receive queues: sizes, limits, events",
        "ibv_create_srq(3), ibv_modify_srq(3)", false, false, srq::all},
       {"xrc", "XRC: domains, SRQs by number, targets",
