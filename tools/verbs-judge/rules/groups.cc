@@ -5,6 +5,7 @@ namespace guest {
 
 // clang-format off
 namespace connections { Rules all(); }
+namespace datagrams { Rules all(); }
 namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
 namespace opcodes { Rules all(); }
