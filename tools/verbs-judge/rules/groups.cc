@@ -16,6 +16,7 @@ namespace regions { Rules all(); }
 namespace srq { Rules all(); }
 namespace states { Rules all(); }
 namespace windows { Rules all(); }
+namespace xrc { Rules all(); }
 // clang-format on
 
 std::span<const Group> groups() {
