@@ -4,6 +4,7 @@
 namespace guest {
 
 // clang-format off
+namespace atomics { Rules all(); }
 namespace connections { Rules all(); }
 namespace datagrams { Rules all(); }
 namespace device { Rules all(); }
@@ -46,6 +47,8 @@ std::span<const Group> groups() {
        xrc::all},
       {"datagrams", "UD: delivery, Q_Keys, address handles, multicast",
        "ibv_create_ah(3), ibv_attach_mcast(3); IBTA volume 1, 9.8.3", false, false, datagrams::all},
+      {"atomics", "atomics under contention", "IBTA volume 1, 9.4.5 and 10.6", false, false,
+       atomics::all},
       {"retries", "what a requester repeats, and when it gives up",
        "ibv_modify_qp(3); IBTA volume 1, 9.7.5 and 9.9.2", true, false, retries::all},
       {"faults", "a wire that loses, repeats, delays, reorders and damages packets",
