@@ -14,6 +14,7 @@ namespace paging { Rules all(); }
 namespace protection { Rules all(); }
 namespace queues { Rules all(); }
 namespace regions { Rules all(); }
+namespace retries { Rules all(); }
 namespace srq { Rules all(); }
 namespace states { Rules all(); }
 namespace windows { Rules all(); }
