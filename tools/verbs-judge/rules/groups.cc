@@ -5,6 +5,7 @@ namespace guest {
 
 // clang-format off
 namespace atomics { Rules all(); }
+namespace cm { Rules all(); }
 namespace connections { Rules all(); }
 namespace datagrams { Rules all(); }
 namespace device { Rules all(); }
@@ -52,6 +53,8 @@ std::span<const Group> groups() {
        atomics::all},
       {"retries", "what a requester repeats, and when it gives up",
        "ibv_modify_qp(3); IBTA volume 1, 9.7.5 and 9.9.2", true, false, retries::all},
+      {"cm", "the connection manager: addresses, connections, lookups, groups", "rdma_cm(7)", false,
+       true, cm::all},
       {"faults", "a wire that loses, repeats, delays, reorders and damages packets",
        "IBTA volume 1, 9.7.5 and 9.9; annex A17", true, false, faults::all},
   };
