@@ -18,6 +18,7 @@ namespace regions { Rules all(); }
 namespace retries { Rules all(); }
 namespace srq { Rules all(); }
 namespace states { Rules all(); }
+namespace tags { Rules all(); }
 namespace windows { Rules all(); }
 namespace xrc { Rules all(); }
 // clang-format on
@@ -55,6 +56,8 @@ std::span<const Group> groups() {
        "ibv_modify_qp(3); IBTA volume 1, 9.7.5 and 9.9.2", true, false, retries::all},
       {"cm", "the connection manager: addresses, connections, lookups, groups", "rdma_cm(7)", false,
        true, cm::all},
+      {"tags", "SRQs that match tags", "ibv_create_srq_ex(3), ibv_post_srq_ops(3)", false, false,
+       tags::all},
       {"faults", "a wire that loses, repeats, delays, reorders and damages packets",
        "IBTA volume 1, 9.7.5 and 9.9; annex A17", true, false, faults::all},
   };
