@@ -10,6 +10,7 @@ namespace connections { Rules all(); }
 namespace datagrams { Rules all(); }
 namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
+namespace flows { Rules all(); }
 namespace opcodes { Rules all(); }
 namespace paging { Rules all(); }
 namespace protection { Rules all(); }
@@ -58,6 +59,8 @@ std::span<const Group> groups() {
        true, cm::all},
       {"tags", "SRQs that match tags", "ibv_create_srq_ex(3), ibv_post_srq_ops(3)", false, false,
        tags::all},
+      {"flows", "raw packets and the flows that steer them", "ibv_create_flow(3)", false, false,
+       flows::all},
       {"faults", "a wire that loses, repeats, delays, reorders and damages packets",
        "IBTA volume 1, 9.7.5 and 9.9; annex A17", true, false, faults::all},
   };
