@@ -10,6 +10,7 @@ namespace connections { Rules all(); }
 namespace datagrams { Rules all(); }
 namespace device { Rules all(); }
 namespace device_memory { Rules all(); }
+namespace faults { Rules all(); }
 namespace flows { Rules all(); }
 namespace opcodes { Rules all(); }
 namespace paging { Rules all(); }
