@@ -26,7 +26,7 @@ help:
 	@echo 'make format      format C++ and Python, as make check demands'
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
-	@echo 'make deb         Debian packages of the drivers (DKMS), the provider and ternd, in build/deb'
+	@echo 'make deb         Debian packages of the drivers (DKMS), the provider, ternd and verbs-judge, in build/deb'
 	@echo 'make docs        Documentation/ as a site with search, in build/docs'
 	@echo 'make export-linux LINUX=DIR          the drivers as a patch series for a Linux 7.3 tree, in build/export/linux'
 	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as a patch series for an rdma-core 65.0 tree'
