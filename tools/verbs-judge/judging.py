@@ -18,6 +18,7 @@ PLACES = ("/usr/libexec/verbs-judge/verbs-rules", f"{HERE}/../../build/guest/jud
 PORT = "18515"
 # A rule bounds its own hang at 300 s; this is for what cannot even be interrupted.
 SILENCE = 400
+ENDED = 3  # the exit status after the result of a rule that hangs or crashes
 RESULT = re.compile(r"(ok|not ok) (\S+)(?: (?:# |- )(.*))?$")
 COMPLAINTS = re.compile(r"\b(WARNING: CPU|BUG:|Oops|general protection fault|KASAN|UBSAN|"
                         r"INFO: task \S+ blocked|refcount_t|possible recursive locking)")
@@ -48,15 +49,16 @@ class Program:
                               check=False).returncode
 
 
-def choose(rules, groups, risky):
-    """The rules of these groups or patterns, without the risky ones unless asked for."""
+def choose(rules, groups, risky, across=False):
+    """The rules of these groups or patterns, without the risky ones unless asked for; with
+    `across`, those whose other end may be on another host."""
     patterns = [p if "/" in p or "*" in p else f"{p}/*"
                 for p in groups.split(",")] if groups else ["*"]
     chosen = [r for r in rules if any(fnmatch.fnmatchcase(r["name"], p) for p in patterns)]
     if not chosen:
         raise Wrong("no rule has such a name; the groups are " +
                     ", ".join(dict.fromkeys(r["group"] for r in rules)))
-    return [r for r in chosen if risky or not r["risk"]]
+    return [r for r in chosen if (risky or not r["risk"]) and (r["across"] or not across)]
 
 
 def outcome(ok, text):
@@ -110,24 +112,17 @@ class Run:
         self.kernel.complaint()
 
     def results(self, rules):
-        """Yields a result for each rule that applies here, in order."""
-        rest = list(rules)
-        while rest:
-            done = 0
-            for result in self.attempt(rest):
-                done += 1
-                yield result
-            if done == 0:
-                raise Wrong(self.why)
-            names = {r["name"] for r in rest}
-            rest = rest[self.at:]
-            assert len(rest) < len(names)
+        """Yields a result for each rule, in order."""
+        first = True
+        while rules:
+            yield from self.attempt(rules, first)
+            rules, first = rules[self.at:], False
 
-    def attempt(self, rules):
+    def attempt(self, rules, first):
         """The same in one process, until it ends or dies. Sets `at` to the number of rules that
-        need no other attempt, and `why` if there was no result at all."""
+        have their result."""
         at = {r["name"]: i for i, r in enumerate(rules)}
-        self.at, self.why, trace, began = 0, "", [], time.monotonic()
+        self.at, why, trace, began = 0, "", [], time.monotonic()
         with Peer(self.program, self.options) as peer:
             child = self.start([r["name"] for r in rules], peer)
             for line in lines(child):
@@ -136,7 +131,7 @@ class Run:
                     trace.append(line[3:])
                 if not matched or matched[2] not in at:
                     if line.startswith(("not ok setup", "verbs-rules: ")):
-                        self.why = line.removeprefix("not ok setup - ")
+                        why = line.removeprefix("not ok setup - ")
                     continue
                 index = at[matched[2]]
                 now = time.monotonic()
@@ -144,15 +139,19 @@ class Run:
                                   now - began)
                 self.at, trace, began = index + 1, [], now
             status = child.wait()
-        if status in (0, 1, 3) or self.why:
-            # Rules without a result do not apply to this call.
-            self.at = len(rules) if status != 3 else self.at
+        if self.at == len(rules) or (status == ENDED and self.at):
             return
-        if self.at < len(rules):
-            died = f"the program dies: {signal.Signals(-status).name}" if status < 0 else (
+        if why and first and self.at == 0:
+            raise Wrong(why)
+        lost = rules[self.at:]
+        if not why:
+            # A new process runs those behind it.
+            lost = lost[:1]
+            why = f"the program dies: {signal.Signals(-status).name}" if status < 0 else (
                 f"the program ends with status {status}")
-            yield self.result(rules[self.at], False, died, trace, time.monotonic() - began)
-            self.at += 1
+        for rule in lost:
+            yield self.result(rule, False, why, trace, time.monotonic() - began)
+        self.at += len(lost)
 
     def start(self, names, peer):
         o = self.options

@@ -95,11 +95,11 @@ void list() {
     for (const Rule& rule : group.rules()) {
       std::printf(
           "{\"group\": %s, \"about\": %s, \"name\": %s, \"says\": %s, \"authority\": %s, "
-          "\"risk\": %s}\n",
+          "\"risk\": %s, \"across\": %s}\n",
           quoted(group.name).c_str(), quoted(group.about).c_str(),
           quoted(std::string(group.name) + "/" + rule.name).c_str(), quoted(rule.says).c_str(),
           quoted(rule.authority.empty() ? group.authority : rule.authority).c_str(),
-          quoted(rule.risk).c_str());
+          quoted(rule.risk).c_str(), group.across ? "true" : "false");
     }
   }
 }

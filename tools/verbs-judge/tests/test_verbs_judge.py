@@ -31,9 +31,14 @@ if "--list" in sys.argv:
     for name in rules:
         group, _, rest = name.partition("/")
         print(json.dumps({"group": group, "about": "", "name": name, "says": "it " + rest,
-                          "authority": "ibv_x(3)", "risk": "dies" if "risky" in rest else ""}))
+                          "authority": "ibv_x(3)", "risk": "dies" if "risky" in rest else "",
+                          "across": rest != "here"}))
     sys.exit()
-for name in sys.argv[sys.argv.index("--") + 1:]:
+names = sys.argv[sys.argv.index("--") + 1:]
+if names[0].endswith("gone"):
+    print("not ok setup - no device fake0")
+    sys.exit(1)
+for name in names:
     kind = name.rpartition("/")[2].rstrip("0123456789")
     print("#: post SEND", flush=True)
     if kind == "segv":
@@ -88,6 +93,17 @@ def test_the_rules_behind_a_death_run(run):
         "not ok a/exits1 - the program ends with status 7", "not ok a/hangs1 - hangs",
         "not ok a/segv2 - the program dies: SIGSEGV"
     ]
+
+
+def test_a_device_that_goes(run):
+    """Its rules are not lost, and each costs no further attempt."""
+    done = run("a/works1 a/segv1 a/gone a/works2")
+    assert results(done.stdout) == [
+        "ok a/works1", "not ok a/segv1 - the program dies: SIGSEGV",
+        "not ok a/gone - no device fake0", "not ok a/works2 - no device fake0"
+    ]
+    never = run("a/gone a/works")
+    assert never.returncode == 2 and "no device fake0" in never.stderr
 
 
 def test_choice_of_rules(run):
