@@ -67,7 +67,7 @@ class Book {
   void posted(const Request& request, std::uint32_t new_key);
   // A bind failed: its key does not exist.
   void forget_key(const Request& request);
-  // The QPs begin anew. Returns the windows that died with their connection, by end.
+  // Resets the QPs. Returns the windows that died with their connection, by end.
   std::array<std::vector<std::size_t>, kEnds> restart(std::size_t slot);
 
  private:

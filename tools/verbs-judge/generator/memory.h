@@ -14,7 +14,7 @@
 
 namespace guest::generator {
 
-using Values = std::bitset<256>;  // of a byte
+using Values = std::bitset<256>;  // the values that a byte may have
 
 class Memories {
  public:

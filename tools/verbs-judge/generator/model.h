@@ -100,8 +100,8 @@ struct Reach {
 [[nodiscard]] std::uint32_t length_of(const Reach& reach);
 
 struct Verdict {
-  Statuses allowed = 0;   // of the request
-  Statuses receive = 0;   // of the receive that it takes; 0: it takes none
+  Statuses allowed = 0;   // with which the request may complete
+  Statuses receive = 0;   // with which its receive may complete; 0: it takes none
   Reach here{};           // bytes of the requester
   Reach there{};          // bytes of the responder
   bool lossy = false;     // a message that may be lost

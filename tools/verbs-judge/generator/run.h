@@ -37,7 +37,7 @@ enum class Sabotage {
   kTwice,      // a completion comes twice
   kLength,     // byte_len of a receive
   kImmediate,  // the immediate of a receive
-  kOpcode,     // of a completion
+  kOpcode,     // the opcode of a completion
   kBusy,       // a region with windows is deregistered
   kCount
 };
@@ -136,7 +136,7 @@ class Runner {
   std::array<std::array<Armed, 2>, kEnds> armed_{};
   // Events may come that the program cannot foresee.
   std::array<bool, kEnds> loose_{};
-  std::string text_;  // of the step, for the log
+  std::string text_;  // what the step did, for the log
 };
 
 }  // namespace guest::generator

@@ -144,7 +144,7 @@ class Local : public Side {
   int connect(const QpArgs& args, const Endpoint& remote) override {
     Conn& c = conns_.at(args.conn);
     c.remote = remote;
-    if (args.type == kUd && !c.ah) c.ah = create_ah(dev_, remote.gid);
+    if (args.type == kUd && !c.ah) c.ah = create_ah(dev_, remote.gid, remote.lid);
     const Connection how{.mtu = args.mtu,
                          .qp_access = static_cast<int>(args.access),
                          .timeout = 13,

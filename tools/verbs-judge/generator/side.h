@@ -50,14 +50,14 @@ struct Request {
   std::uint32_t imm = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
-  std::uint32_t length = 0;  // of the data
+  std::uint32_t length = 0;  // bytes of data
   // Binds.
   std::size_t window = 0;
   std::size_t region = 0;
   std::uint64_t addr = 0;
   std::uint64_t bind_length = 0;
   unsigned rights = 0;
-  std::uint32_t old_key = 0;  // of a type 1 window: the key that the program believes it has
+  std::uint32_t old_key = 0;  // the key that the program believes a type 1 window has
   std::uint32_t new_key = 0;
   int forge = 0;
   // Where inline data lies.

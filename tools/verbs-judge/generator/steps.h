@@ -46,11 +46,11 @@ enum class Arg : std::uint8_t {
   kEnd,      // the end that acts
   kConn,     // the connection
   kSlot,     // the object that is made or used: a region, a window
-  kType,     // of a window: 1, 2; of a connection: see ConnType
+  kType,     // a window: 1 or 2; a connection: see ConnType
   kPd,       // the PD; of a connection: bit 0 for end 0, bit 1 for end 1
   kAccess,   // rights
   kPeer,     // rights of end 1's QP
-  kMem,      // of a region: the memory; kDeviceMem is device memory
+  kMem,      // the memory under a region; kDeviceMem is device memory
   kOff,      // the first byte in the region or in the memory
   kLen,      // bytes
   kBase,     // of a region: how its addresses are chosen, see Base

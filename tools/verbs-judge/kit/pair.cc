@@ -30,7 +30,8 @@ Pair::Pair(const Device& dev, std::unique_ptr<Link> link, const PairOptions& opt
 Pair::Pair(const Device& dev, Link& link, const PairOptions& options)
     : local(dev, options.local), remote(link, options.remote), how(options.how) {
   if (how.mtu == ibv_mtu{}) how.mtu = std::min(dev.active_mtu(), remote.active_mtu());
-  if (options.local.type == IBV_QPT_UD) ah_ = create_ah(dev, remote.endpoint().gid);
+  if (options.local.type == IBV_QPT_UD)
+    ah_ = create_ah(dev, remote.endpoint().gid, remote.endpoint().lid);
   if (options.connect) connect();
 }
 

@@ -322,6 +322,21 @@ bool is_requester(const ibv_qp* qp) {
 
 }  // namespace
 
+ibv_ah_attr path_to(std::uint8_t gid_index, const ibv_gid& gid, std::uint16_t lid) {
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.dlid = lid;
+  attr.grh.dgid = gid;
+  attr.grh.sgid_index = gid_index;
+  attr.grh.hop_limit = 64;
+  return attr;
+}
+
+ibv_ah_attr path_to_itself(const Device& dev) {
+  return path_to(dev.gid_index(), dev.gid(), dev.port().lid);
+}
+
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote) {
   return to_rtr(qp, dev.gid_index(), how, remote);
 }
@@ -334,12 +349,7 @@ int to_rtr(ibv_qp* qp, std::uint8_t gid_index, const Connection& how, const Endp
   attr.rq_psn = remote.psn;
   attr.max_dest_rd_atomic = how.max_dest_rd_atomic;
   attr.min_rnr_timer = how.min_rnr_timer;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = 1;
-  attr.ah_attr.dlid = remote.lid;
-  attr.ah_attr.grh.dgid = remote.gid;
-  attr.ah_attr.grh.sgid_index = gid_index;
-  attr.ah_attr.grh.hop_limit = 64;
+  attr.ah_attr = path_to(gid_index, remote.gid, remote.lid);
   int mask = IBV_QP_STATE;
   if (qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -486,13 +496,8 @@ XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq, const ibv_srq_attr&
   return share;
 }
 
-AhPtr create_ah(const Device& dev, const ibv_gid& gid) {
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = gid;
-  attr.grh.sgid_index = dev.gid_index();
-  attr.grh.hop_limit = 64;
+AhPtr create_ah(const Device& dev, const ibv_gid& gid, std::uint16_t lid) {
+  ibv_ah_attr attr = path_to(dev.gid_index(), gid, lid);
   AhPtr ah(ibv_create_ah(dev.pd(), &attr));
   if (!ah) fail_errno("ibv_create_ah");
   return ah;

@@ -164,6 +164,10 @@ struct Connection {
 // The Q_Key of all UD QPs.
 constexpr std::uint32_t kQkey = 0x11111111;
 
+// The address vector of a GID; InfiniBand also needs the LID.
+ibv_ah_attr path_to(std::uint8_t gid_index, const ibv_gid& gid, std::uint16_t lid);
+ibv_ah_attr path_to_itself(const Device& dev);
+
 // State transitions with the attributes that the QP type needs. They return an errno.
 int to_init(ibv_qp* qp, const Connection& how);
 int to_rtr(ibv_qp* qp, std::uint8_t gid_index, const Connection& how, const Endpoint& remote);
@@ -216,7 +220,7 @@ struct XrcShare {
 XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq,
                   const ibv_srq_attr& attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0});
 // An address handle for this GID.
-AhPtr create_ah(const Device& dev, const ibv_gid& gid);
+AhPtr create_ah(const Device& dev, const ibv_gid& gid, std::uint16_t lid = 0);
 
 // A send request that either API can post.
 struct Send {

@@ -6,16 +6,6 @@
 
 namespace guest::datagrams {
 
-ibv_ah_attr address_of(const Device& dev, const ibv_gid& gid) {
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = gid;
-  attr.grh.sgid_index = dev.gid_index();
-  attr.grh.hop_limit = 64;
-  return attr;
-}
-
 namespace {
 
 AhPtr create(const Device& dev, ibv_ah_attr attr) { return AhPtr(ibv_create_ah(dev.pd(), &attr)); }
@@ -25,7 +15,7 @@ void need_datagrams(const Env& env) { const Ends ends(env); }
 
 void refused(const Env& env) {
   need_datagrams(env);
-  const ibv_ah_attr good = address_of(env.dev, env.dev.gid());
+  const ibv_ah_attr good = path_to_itself(env.dev);
   const auto refuse = [&env](const ibv_ah_attr& attr, const char* what) {
     const AhPtr ah = create(env.dev, attr);
     require_refused(ah ? 0 : errno, EINVAL, what);
@@ -51,7 +41,7 @@ void refused(const Env& env) {
 void busy_domain(const Env& env) {
   need_datagrams(env);
   PdPtr pd = alloc_pd(env.dev);
-  ibv_ah_attr attr = address_of(env.dev, env.dev.gid());
+  ibv_ah_attr attr = path_to_itself(env.dev);
   AhPtr ah(ibv_create_ah(pd.get(), &attr));
   if (!ah) fail_errno("ibv_create_ah");
   const int err = ibv_dealloc_pd(pd.get());
@@ -66,7 +56,7 @@ void busy_domain(const Env& env) {
 void shared(const Env& env) {
   const Ends first(env);
   const Ends second(env);
-  const AhPtr ah = create_ah(env.dev, env.dev.gid());
+  const AhPtr ah = create_ah(env.dev, env.dev.gid(), env.dev.port().lid);
   for (const Ends* ends : {&first, &second}) {
     ends->recv(1, 0, 8);
     Send send = ends->message();
@@ -79,7 +69,7 @@ void shared(const Env& env) {
 void short_lived(const Env& env) {
   const Ends ends(env);
   for (unsigned i = 0; i < 64; i++) {
-    AhPtr ah = create_ah(env.dev, env.dev.gid());
+    AhPtr ah = create_ah(env.dev, env.dev.gid(), env.dev.port().lid);
     ends.recv(i, 0, 8);
     Send send = ends.message();
     send.ah = ah.get();
@@ -92,7 +82,7 @@ void short_lived(const Env& env) {
 void other_domain(const Env& env) {
   const Ends ends(env);
   const PdPtr pd = alloc_pd(env.dev);
-  ibv_ah_attr attr = address_of(env.dev, env.dev.gid());
+  ibv_ah_attr attr = path_to_itself(env.dev);
   const AhPtr ah(ibv_create_ah(pd.get(), &attr));
   if (!ah) fail_errno("ibv_create_ah");
   ends.recv(1, 0, 8);
@@ -108,7 +98,7 @@ void traffic_class(const Env& env) {
   const Ends ends(env);
   if (env.dev.port().link_layer != IBV_LINK_LAYER_ETHERNET) skip("no Ethernet");
   for (const unsigned tos : {0U, 0x20U, 0xb8U}) {
-    ibv_ah_attr attr = address_of(env.dev, env.dev.gid());
+    ibv_ah_attr attr = path_to_itself(env.dev);
     attr.grh.traffic_class = static_cast<std::uint8_t>(tos);
     const AhPtr ah = create(env.dev, attr);
     if (!ah) fail_errno("ibv_create_ah");

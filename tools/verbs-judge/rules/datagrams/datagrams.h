@@ -41,8 +41,6 @@ inline bool same_gid(const void* a, const ibv_gid& b) {
   return std::memcmp(a, b.raw, sizeof(b.raw)) == 0;
 }
 
-ibv_ah_attr address_of(const Device& dev, const ibv_gid& gid);
-
 Rules delivery();
 Rules addresses();
 Rules multicast();

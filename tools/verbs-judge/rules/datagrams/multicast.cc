@@ -32,7 +32,7 @@ class Members {
  public:
   explicit Members(const Env& env) : a(env), b(env), gid(group_gid(env.dev, 9)) {
     if (env.dev.attr().max_mcast_grp == 0) skip("max_mcast_grp is 0");
-    ibv_ah_attr attr = address_of(env.dev, gid);
+    ibv_ah_attr attr = path_to(env.dev.gid_index(), gid, 0);
     ah_.reset(ibv_create_ah(env.dev.pd(), &attr));
     if (!ah_) fail("ibv_create_ah of a group: {}", errno_name(errno));
   }

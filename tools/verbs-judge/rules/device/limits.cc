@@ -84,12 +84,7 @@ void srqs(const Env& env) {
 
 void ahs(const Env& env) {
   if (env.dev.attr().max_ah == 0) skip("max_ah is 0");
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = env.dev.gid();
-  attr.grh.sgid_index = env.dev.gid_index();
-  attr.grh.hop_limit = 64;
+  ibv_ah_attr attr = path_to_itself(env.dev);
   reach(env.dev.attr().max_ah, "AHs", [&] { return AhPtr(ibv_create_ah(env.dev.pd(), &attr)); });
 }
 

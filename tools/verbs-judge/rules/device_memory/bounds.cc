@@ -94,14 +94,18 @@ void outside_here(const Env& env) {
   }
 }
 
-void receive_outside(const Env& env) {
-  const Pair pair(env.dev, env.link,
-                  both({.length = kLength}, {.length = kLength, .part = {4096, 64}}));
+// A receive into the other end's device memory is refused there.
+void receive_refused(const Env& env, const Both& there, std::uint32_t length) {
+  const Pair pair(env.dev, env.link, both({.length = kLength}, there));
   pair.remote.paint(Kind::kDevice, 2);
-  pair.remote.post_recv(4, {.offset = 0, .length = 65, .kind = Kind::kDevice});
-  pair.run(pair.request(IBV_WR_SEND, {.length = 65}, {}), Api::kPost, IBV_WC_REM_OP_ERR);
+  pair.remote.post_recv(4, {.offset = 0, .length = length, .kind = Kind::kDevice});
+  pair.run(pair.request(IBV_WR_SEND, {.length = length}, {}), Api::kPost, IBV_WC_REM_OP_ERR);
   pair.expect_recv(4, IBV_WC_LOC_PROT_ERR);
   pair.remote.check(Kind::kDevice, 2);
+}
+
+void receive_outside(const Env& env) {
+  receive_refused(env, {.length = kLength, .part = {4096, 64}}, 65);
 }
 
 // An operation without its access right is refused.
@@ -131,12 +135,7 @@ void rights(const Env& env) {
       }
     }
   }
-  const Pair pair(env.dev, env.link, both({.length = kLength}, {.length = kLength, .access = 0}));
-  pair.remote.paint(Kind::kDevice, 2);
-  pair.remote.post_recv(4, {.offset = 0, .length = 8, .kind = Kind::kDevice});
-  pair.run(pair.request(IBV_WR_SEND, {.length = 8}, {}), Api::kPost, IBV_WC_REM_OP_ERR);
-  pair.expect_recv(4, IBV_WC_LOC_PROT_ERR);
-  pair.remote.check(Kind::kDevice, 2);
+  receive_refused(env, {.length = kLength, .access = 0}, 8);
 }
 
 void misaligned_atomic(const Env& env) {

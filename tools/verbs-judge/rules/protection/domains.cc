@@ -60,20 +60,10 @@ void busy_with_window(const Env& env) {
        [&](ibv_pd* pd) { return MwPtr(ibv_alloc_mw(pd, one ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2)); });
 }
 
-ibv_ah_attr own_address(const Env& env) {
-  ibv_ah_attr attr{};
-  attr.is_global = 1;
-  attr.port_num = 1;
-  attr.grh.dgid = env.dev.gid();
-  attr.grh.sgid_index = env.dev.gid_index();
-  attr.grh.hop_limit = 64;
-  return attr;
-}
-
 // Some libraries keep address handles without the kernel.
 void busy_with_ah(const Env& env) {
   if (env.dev.iwarp()) skip("iWARP has no address handles");
-  ibv_ah_attr attr = own_address(env);
+  ibv_ah_attr attr = path_to_itself(env.dev);
   busy(env, "a PD with an address handle", true,
        [&](ibv_pd* pd) { return AhPtr(ibv_create_ah(pd, &attr)); });
 }
@@ -136,7 +126,7 @@ void srq(const Env& env) {
 void address_handle(const Env& env) {
   const Pair pair(env.dev, alike({.type = IBV_QPT_UD}));
   const PdPtr pd = alloc_pd(env.dev);
-  ibv_ah_attr attr = own_address(env);
+  ibv_ah_attr attr = path_to_itself(env.dev);
   const AhPtr ah(ibv_create_ah(pd.get(), &attr));
   require(ah != nullptr, "ibv_create_ah: {}", errno_name(errno));
   pair.recv(5, 0, kLength);

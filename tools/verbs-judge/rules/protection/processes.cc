@@ -88,6 +88,19 @@ void victim(const Device& dev, const Talk& talk) {
 
 void expect_own_traffic(const Env& env) { Pair(env.dev).expect_traffic(); }
 
+// A victim whose QP is connected to one of this process.
+struct Joined {
+  explicit Joined(const Env& env)
+      : other(process(env, victim)), theirs(opened(other.talk().hear())), half(env.dev) {
+    static_cast<void>(other.ask({half.qp->qp_num}));
+    half.join(theirs.qpn);
+  }
+
+  Child other;
+  Open theirs;
+  Half half;
+};
+
 // Keys of another process do not work in this one.
 void foreign_keys(const Env& env) {
   Child other = process(env, victim);
@@ -114,11 +127,8 @@ void foreign_keys(const Env& env) {
 
 // A QP of another process that is connected to one of this reaches regions of its own PD only.
 void peer_process(const Env& env) {
-  Child other = process(env, victim);
-  const Open theirs = opened(other.talk().hear());
-  const Half half(env.dev);
-  static_cast<void>(other.ask({half.qp->qp_num}));
-  half.join(theirs.qpn);
+  Joined joined(env);
+  auto& [other, theirs, half] = joined;
   const Memory own(env.dev.pd(), kPage, kAllAccess);
   const auto run = [&](std::uint64_t address, std::uint32_t rkey) {
     require_err(post(half.qp.get(), Api::kPost, read_into(own.sge(0, 64), address, rkey)), 0,
@@ -190,11 +200,8 @@ void foreign_handles(const Env& env) {
 // The peer was killed: its QP does not answer, its keys are dead, and memory that was freed stays
 // as its next owner wants it.
 void killed_peer(const Env& env) {
-  Child other = process(env, victim);
-  const Open theirs = opened(other.talk().hear());
-  const Half half(env.dev);
-  static_cast<void>(other.ask({half.qp->qp_num}));
-  half.join(theirs.qpn);
+  Joined joined(env);
+  auto& [other, theirs, half] = joined;
   const Memory own(env.dev.pd(), kPage, kAllAccess);
   const Send write = write_from(own.sge(0, 64), theirs.address, theirs.rkey);
   require_err(post(half.qp.get(), Api::kPost, write), 0, "a WRITE");

@@ -157,12 +157,9 @@ ibv_qp_attr Subject::values() const {
   a.dest_qp_num = qp()->qp_num;
   a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   a.cap = capacity(4, 4);
-  a.ah_attr.grh.dgid = dev_.gid();
-  a.ah_attr.grh.sgid_index = dev_.gid_index();
+  a.ah_attr = path_to_itself(dev_);
   a.ah_attr.grh.hop_limit = 33;
   a.ah_attr.grh.traffic_class = 32;
-  a.ah_attr.is_global = 1;
-  a.ah_attr.port_num = 1;
   a.alt_ah_attr = a.ah_attr;
   a.max_rd_atomic = a.max_dest_rd_atomic = 1;
   a.min_rnr_timer = 13;
@@ -219,7 +216,7 @@ void Subject::break_send_queue() const {
   AhPtr ah;
   Send send{.sges = {memory_.sge(0, 8)}, .raddr = memory_.address(), .rkey = memory_.rkey()};
   send.sges[0].lkey ^= 0xffff00;
-  if (type_ == IBV_QPT_UD) ah = create_ah(dev_, dev_.gid());
+  if (type_ == IBV_QPT_UD) ah = create_ah(dev_, dev_.gid(), dev_.port().lid);
   send.ah = ah.get();
   send.remote_qpn = qp()->qp_num;
   send.remote_qkey = values().qkey;
