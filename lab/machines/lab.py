@@ -71,6 +71,12 @@ def kvm_works(qemu, kernel):
     return ok
 
 
+# The exit status if a machine stalls after the boot.
+STALLED = 98
+# Seconds without output of the command after which a stall is final.
+SILENCE = 180
+
+
 class Lab:
     def __init__(self, opt, again):
         """again: number of restarts allowed for machines that do not boot."""
@@ -99,6 +105,7 @@ class Lab:
         self.status = None
         self.tail = {1: b"", 2: b""}
         self.last = b""
+        self.heard = time.monotonic()
         self.done = set()
         self.saved_tty = None
         self.deadline = time.monotonic() + opt.timeout if opt.timeout else None
@@ -370,6 +377,7 @@ class Lab:
         self.tail[fd] = data[len(data) - keep:]
 
     def write(self, fd, data):
+        self.heard = time.monotonic()
         self.last = (self.last + data)[-failure.OUTPUT:]
         write_all(fd, data)
 
@@ -394,8 +402,8 @@ class Lab:
             if now > next_look:
                 next_look = now + 5
                 for m in self.machines:
-                    if m.ready and not m.stall_shown and self.stalled(m):
-                        self.show_stall(m)
+                    if m.ready and self.stalled(m):
+                        self.stall_trouble(m)
             for key, _ in self.selector.select(1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
@@ -417,9 +425,19 @@ class Lab:
         with open(f"{self.run}/{m.name}.log", "rb") as f:
             return stall.STALL in f.read()
 
+    def stall_trouble(self, m):
+        """Shows a stall after the boot; raises an exception if the command has been silent for
+        long since then: the processors sleep for ever, and no time limit in the guest ends."""
+        if not m.stall_shown:
+            m.stall_shown = time.monotonic()
+            time.sleep(1)  # for the rest of the report
+            self.show_stall(m)
+        elif time.monotonic() - max(self.heard, m.stall_shown) > SILENCE:
+            if stall.in_driver(stall.first_report(f"{self.run}/{m.name}.log")):
+                raise Trouble(f"{m.name} stalled in a driver of tern", m)
+            raise Trouble(f"{m.name} stalled", m, STALLED)
+
     def show_stall(self, m):
-        m.stall_shown = True
-        time.sleep(1)
         report = stall.first_report(f"{self.run}/{m.name}.log")
         for line in report + stall.describe(m.process.pid,
                                             lambda command: self.qmp(m.name, command)):

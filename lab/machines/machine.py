@@ -20,7 +20,7 @@ class Machine:
         self.killed = False
         self.soft_roce = False
         self.shared_wire = False
-        self.stall_shown = False
+        self.stall_shown = None
         self.fds = []
         self.args = []
         self.ports = {}

@@ -340,6 +340,25 @@ class Booting(unittest.TestCase):
         self.lab.boot_trouble(self.machine, 30, 200)
         self.assertEqual((False, "vm1 did not boot in 200 s"), self.trouble(201, 0))
 
+    def test_a_stall_after_the_boot(self):
+        """It is final after a silence of the command, and not retried if a driver is in it."""
+        shown = []
+        self.lab.show_stall = shown.append
+        for where, status in (("default_idle+0x9/0x10", lab.STALLED), ("tern_rx+0x1/0x2 [tern]",
+                                                                       125)):
+            self.console(self.STALL, f"RIP: 0010:{where}")
+            self.machine.stall_shown = None
+            self.lab.heard = time.monotonic()
+            for _ in range(2):
+                self.lab.stall_trouble(self.machine)
+            self.lab.heard -= 2 * lab.SILENCE
+            self.lab.stall_trouble(self.machine)
+            self.machine.stall_shown -= 2 * lab.SILENCE
+            with self.assertRaises(lab.Trouble) as raised:
+                self.lab.stall_trouble(self.machine)
+            self.assertEqual(status, raised.exception.status)
+        self.assertEqual([self.machine] * 2, shown)
+
     def test_what_is_in_a_report(self):
         self.assertTrue(stall.in_driver(["RIP: 0010:tern_rx+0x1/0x2 [tern]"]))
         self.assertFalse(

@@ -145,6 +145,34 @@ class Run(unittest.TestCase):
             self.assertEqual(
                 (0, 1), (self.result("kernel-1")["pass"], self.result("kernel-1")["fail"]), how)
 
+    # Stalls in the second test that it runs until it has done so `times` times.
+    STALLS = """#!/bin/bash
+while [ "$1" != -- ]; do [ "$1" != --share ] || share=$2; shift; done
+echo boot >>{top}/boots
+while IFS=$'\t' read -r name limit command; do
+	echo "%%tern begin $name"
+	if [ $name = four ] && [ $(wc -l <{top}/boots) -le {times} ]; then
+		echo ok four/b
+		exit 98
+	fi
+	bash -c "$command" </dev/null
+	echo "%%tern end $name $?"
+done <"$share/plan"
+"""
+
+    def test_a_boot_that_stalls(self):
+        """The tests without a result run in a second boot; a second stall fails them."""
+        for times, wanted in ((1, (0, "5 passed, 0 failed, 1 skipped")),
+                              (2, (1, "5 passed, 2 failed, 0 skipped"))):
+            self.script("lab/run-vm",
+                        self.STALLS.replace("{top}", self.top).replace("{times}", str(times)))
+            status, out = self.run_it()
+            self.assertEqual(wanted, (status, out.splitlines()[-1]), out)
+            self.assertEqual("1 retried (kernel-1 1)", out.splitlines()[-2])
+            with open(f"{self.top}/boots") as f:
+                self.assertEqual(2, len(f.readlines()))
+            os.unlink(f"{self.top}/boots")
+
     def test_result_lines_outside_of_tests(self):
         """What a machine prints beside its tests is no result: the boot has one."""
         self.script("lab/run-vm", RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
