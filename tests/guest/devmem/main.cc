@@ -14,8 +14,7 @@
 // Boot: pcap
 // Run: devmem -m 16777216
 // Proves: Device memory is given in pages, and every page and every gap is used; the counts of the
-//   device agree. The page Documentation/device-memory.rst names each rule's test. devmem-large:
-//   the same with 256 MiB.
+//   device agree (Documentation/device-memory.rst). devmem-large: the same with 256 MiB.
 //
 // Test: devmem-large
 // Tier: long, 1200 s
