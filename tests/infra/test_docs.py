@@ -27,13 +27,19 @@ FUNCTION = re.compile(r"(?:(\w+)::)?(\w+)\(\)$")
 LITERAL = re.compile(r"``([^`\n]+)``")
 # Where the paths of a page may begin.
 ROOMS = ("", "kernel", "provider", "qemu-device/engine")
-# A row of a table, or a paragraph.
-CHUNK = re.compile(r"\n(?=\s*\* - )|\n\s*\n(?=\S)")
+# A row of a table, an item of a list, or a paragraph.
+CHUNK = re.compile(r"\n(?=\s*(?:\* |\d+\. ))|\n\s*\n(?=\S)")
 
 
 def text_of(page):
     with open(os.path.join(TOP, page)) as f:
         return f.read()
+
+
+def file_of(name):
+    """The path of a file that a page names, from the top or from a room; None if there is none."""
+    paths = (os.path.join(room, name) for room in ROOMS)
+    return next((path for path in paths if os.path.isfile(os.path.join(TOP, path))), None)
 
 
 def exists(function, files):
@@ -51,14 +57,18 @@ def missing_functions(text):
     found = []
     for chunk in CHUNK.split(text):
         literals = LITERAL.findall(chunk)
-        files = [name for name in literals if os.path.isfile(os.path.join(TOP, name))]
+        files = [path for path in map(file_of, literals) if path]
         found += [name for name in literals if FUNCTION.match(name) and not exists(name, files)]
     return found
 
 
 def missing_files(text, literal=LITERAL):
-    """Literals that are paths below a directory of the repository, without what is built."""
-    tops = {name for name in os.listdir(TOP) if os.path.isdir(os.path.join(TOP, name))} - {"build"}
+    """Literals that are paths below a directory of the repository or of a room, without what is
+    built."""
+    tops = {
+        name for room in ROOMS for name in os.listdir(os.path.join(TOP, room))
+        if os.path.isdir(os.path.join(TOP, room, name))
+    } - {"build"}
     names = {word.rstrip(".,:") for name in literal.findall(text) for word in name.split()[:1]}
 
     def there(name):
