@@ -35,16 +35,11 @@
 #define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
 #define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
 
-/**
- * struct tern_ref - reference count of an object that events look up
- * @count: one for the object itself and one for each event being handled
- * @idle: completed when @count drops to 0
- * @generation: of the object's number, as in the object's events
- */
+/* Reference count of an object that events look up. */
 struct tern_ref {
-	refcount_t count;
-	struct completion idle;
-	u32 generation;
+	refcount_t count;	/* one for the object itself and one for each event being handled */
+	struct completion idle;	/* completed when @count drops to 0 */
+	u32 generation;	/* of the object's number, as in the object's events */
 };
 
 static inline void tern_ref_init(struct tern_ref *ref)
@@ -81,31 +76,23 @@ struct tern_ib_eq {
 #define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
 
 #endif
-/**
- * struct tern_ib_dev - RDMA device
- * @ibdev: the device in ib_core
- * @core: the PCI function, owned by the network driver
- * @event_nb: receives asynchronous events
- * @cqs: CQs by number, for events: the &struct tern_ref of each; this lock and
- *	those of the following are taken with interrupts disabled
- * @qps: QPs by number, for events
- * @srqs: SRQs by number, for events
- * @eqs: completion EQs, one per completion vector
- * @num_eqs: number of @eqs
- * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have space for
- *	every CQ of the device
- * @flush_work: completes kernel work requests when the device no longer does
- */
+/* RDMA device. */
 struct tern_ib_dev {
 	struct ib_device ibdev;
-	struct tern_core *core;
-	struct notifier_block event_nb;
+	struct tern_core *core;	/* the PCI function, owned by the network driver */
+	struct notifier_block event_nb;	/* receives asynchronous events */
+	/*
+	 * CQs by number, for events: the struct tern_ref of each; this lock and those of the
+	 * following are taken with interrupts disabled.
+	 */
 	struct xarray cqs;
-	struct xarray qps;
-	struct xarray srqs;
-	struct tern_ib_eq *eqs;
-	unsigned int num_eqs;
+	struct xarray qps;	/* QPs by number, for events */
+	struct xarray srqs;	/* SRQs by number, for events */
+	struct tern_ib_eq *eqs;	/* completion EQs, one per completion vector */
+	unsigned int num_eqs;	/* number of @eqs */
+	/* Number of CQs that fit an EQ; together the EQs have space for every CQ of the device. */
 	unsigned int cqs_per_eq;
+	/* Completes kernel work requests when the device no longer does. */
 	struct work_struct flush_work;
 #ifndef TERN_WITHOUT_ODP
 	/** @odps: on-demand regions by index of their key */
@@ -117,7 +104,7 @@ struct tern_ib_dev {
 	/** @fault_wq: runs @fault_work and releases parts of regions */
 	struct workqueue_struct *fault_wq;
 	/** @fault_lock: protects @queued_faults and the requests of all pagers */
-	struct mutex fault_lock;	/* see above */
+	struct mutex fault_lock;
 	/** @queued_faults: faults that no thread has taken, by QP and side */
 	struct xarray queued_faults;
 #endif
@@ -150,18 +137,12 @@ enum tern_mmap_type {
 #endif
 };
 
-/**
- * struct tern_mmap_entry - pages that user space may map
- * @rdma_entry: the entry in ib_core
- * @address: bus address of the first page
- * @type: contents of the pages
- * @id: the device's number for the pages
- */
+/* Pages that user space may map. */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
-	phys_addr_t address;
-	enum tern_mmap_type type;
-	u32 id;
+	phys_addr_t address;	/* bus address of the first page */
+	enum tern_mmap_type type;	/* contents of the pages */
+	u32 id;	/* the device's number for the pages */
 #ifndef TERN_WITHOUT_DV
 	/**
 	 * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds
@@ -171,18 +152,12 @@ struct tern_mmap_entry {
 #endif
 };
 
-/**
- * struct tern_ucontext - user context
- * @ibucontext: the context in ib_core
- * @uar_entry: the doorbell page
- * @record_lock: protects @record_pages and their reference counts
- * @record_pages: pinned pages that hold doorbell records
- */
+/* User context. */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
-	struct tern_mmap_entry *uar_entry;
-	struct mutex record_lock;	/* see above */
-	struct list_head record_pages;
+	struct tern_mmap_entry *uar_entry;	/* the doorbell page */
+	struct mutex record_lock;	/* protects @record_pages and their reference counts */
+	struct list_head record_pages;	/* pinned pages that hold doorbell records */
 #ifndef TERN_WITHOUT_ODP
 	/** @pager: serves page faults of its regions, NULL without on-demand paging */
 	struct tern_pager *pager;
@@ -222,29 +197,19 @@ struct tern_pd {
 	bool privileged;
 };
 
-/**
- * struct tern_mr - memory region
- * @ibmr: the MR in ib_core; lkey and rkey are the device's key
- * @umem: the pinned memory, or NULL
- * @dm_entry: the registered device memory, on which the region holds a
- *	reference, or NULL
- * @page_list: page with the list for REG_MR, used only for IB_MR_TYPE_MEM_REG
- * @access: IB_ACCESS_* flags
- * @page_shift: log2 of the page size in the device
- * @num_pages: number of pages
- * @max_pages: maximum number of entries in @page_list
- * @first_offset: with @page_list, offset of the first byte in the first page
- */
+/* Memory region. */
 struct tern_mr {
-	struct ib_mr ibmr;
-	struct ib_umem *umem;
+	struct ib_mr ibmr;	/* the MR in ib_core; lkey and rkey are the device's key */
+	struct ib_umem *umem;	/* the pinned memory, or NULL */
+	/* The registered device memory, on which the region holds a reference, or NULL. */
 	struct rdma_user_mmap_entry *dm_entry;
+	/* Page with the list for REG_MR, used only for IB_MR_TYPE_MEM_REG. */
 	struct tern_kpage page_list;
-	int access;
-	unsigned int page_shift;
-	u32 num_pages;
-	u32 max_pages;
-	u32 first_offset;
+	int access;	/* IB_ACCESS_* flags */
+	unsigned int page_shift;	/* log2 of the page size in the device */
+	u32 num_pages;	/* number of pages */
+	u32 max_pages;	/* maximum number of entries in @page_list */
+	u32 first_offset;	/* with @page_list, offset of the first byte in the first page */
 #ifndef TERN_WITHOUT_ODP
 	/** @odp: memory whose pages may be absent, or NULL */
 	struct tern_odp *odp;
@@ -257,65 +222,45 @@ struct tern_mw {
 	u32 key;
 };
 
-/**
- * struct tern_dm - device memory
- * @ibdm: the DM in ib_core
- * @entry: mmap entry of its pages, which owns the device's allocation
- */
+/* Device memory. */
 struct tern_dm {
 	struct ib_dm ibdm;
+	/* Mmap entry of its pages, which owns the device's allocation. */
 	struct tern_mmap_entry *entry;
 #ifndef TERN_WITHOUT_DV
 	/** @ops_lock: serializes changes of @ops */
-	struct mutex ops_lock;	/* see above */
+	struct mutex ops_lock;
 	/** @ops: mmap entries of its operation pages */
 	struct xarray ops;
 #endif
 };
 
-/**
- * struct tern_cq - completion queue
- * @ibcq: the CQ in ib_core
- * @queue: memory of a user CQ
- * @kern: ring and record of a kernel CQ
- * @ref: held by completion events
- * @eq: EQ for its completion events
- * @cqn: CQ number
- */
+/* Completion queue. */
 struct tern_cq {
 	struct ib_cq ibcq;
-	struct tern_uqueue queue;
-	struct tern_kcq kern;
-	struct tern_ref ref;
-	struct tern_ib_eq *eq;
-	u32 cqn;
+	struct tern_uqueue queue;	/* memory of a user CQ */
+	struct tern_kcq kern;	/* ring and record of a kernel CQ */
+	struct tern_ref ref;	/* held by completion events */
+	struct tern_ib_eq *eq;	/* EQ for its completion events */
+	u32 cqn;	/* CQ number */
 #ifndef TERN_WITHOUT_RESIZE
 	/** @resize_lock: serializes resizes; protects the ring in @queue */
-	struct mutex resize_lock;	/* see above */
+	struct mutex resize_lock;
 #endif
 };
 
-/**
- * struct tern_srq - shared receive queue
- * @ibsrq: the SRQ in ib_core
- * @queue: memory of a user SRQ
- * @ref: held by asynchronous events
- * @srqn: SRQ number
- * @max_wr: number of slots
- * @max_sge: maximum number of SGEs per WQE
- * @log_stride: log2 of the slot size in bytes
- */
+/* Shared receive queue. */
 struct tern_srq {
 	struct ib_srq ibsrq;
-	struct tern_uqueue queue;
-	struct tern_ref ref;
-	u32 srqn;
-	u32 max_wr;
-	u32 max_sge;
-	u8 log_stride;
+	struct tern_uqueue queue;	/* memory of a user SRQ */
+	struct tern_ref ref;	/* held by asynchronous events */
+	u32 srqn;	/* SRQ number */
+	u32 max_wr;	/* number of slots */
+	u32 max_sge;	/* maximum number of SGEs per WQE */
+	u8 log_stride;	/* log2 of the slot size in bytes */
 #ifndef TERN_WITHOUT_RESIZE
 	/** @modify_lock: serializes resizes; protects the ring in @queue and @max_wr */
-	struct mutex modify_lock;	/* see above */
+	struct mutex modify_lock;
 #endif
 #ifndef TERN_WITHOUT_KSRQ
 	/** @kbuf: ring and record of a kernel SRQ */
@@ -348,29 +293,19 @@ struct tern_xrcd {
 };
 #endif
 
-/**
- * struct tern_qp - queue pair
- * @ibqp: the QP in ib_core; qp_num is the device's number
- * @queue: memory of the queues of a user QP
- * @kern: queues and record of a kernel QP
- * @ref: held by asynchronous events
- * @lock: serializes state changes; protects @state and @dest_qpn
- * @state: last state commanded or queried; the device may have moved to an
- *	error state since
- * @dest_qpn: QP number of the peer
- * @cap: actual queue capacities
- * @sq_sig_type: which send requests generate a completion
- */
+/* Queue pair. */
 struct tern_qp {
-	struct ib_qp ibqp;
-	struct tern_uqueue queue;
-	struct tern_kqp kern;
-	struct tern_ref ref;
+	struct ib_qp ibqp;	/* the QP in ib_core; qp_num is the device's number */
+	struct tern_uqueue queue;	/* memory of the queues of a user QP */
+	struct tern_kqp kern;	/* queues and record of a kernel QP */
+	struct tern_ref ref;	/* held by asynchronous events */
+	/* serializes state changes; protects @state and @dest_qpn */
 	struct mutex lock;	/* serializes state changes */
+	/* Last state commanded or queried; the device may have moved to an error state since. */
 	enum ib_qp_state state;
-	u32 dest_qpn;
-	struct ib_qp_cap cap;
-	enum ib_sig_type sq_sig_type;
+	u32 dest_qpn;	/* QP number of the peer */
+	struct ib_qp_cap cap;	/* actual queue capacities */
+	enum ib_sig_type sq_sig_type;	/* which send requests generate a completion */
 #ifndef TERN_WITHOUT_RSS
 	/** @rssn: the RSS group of an RSS QP, which has none of the above */
 	u32 rssn;
@@ -489,23 +424,14 @@ struct tern_chunk {
 	dma_addr_t dma;
 };
 
-/**
- * struct tern_table - page list that the device reads while it executes a
- * command
- * @dma_dev: device that reads the list
- * @root: addresses of the chunks, used if there is more than one
- * @chunks: chunks with the entries
- * @num_chunks: number of chunks
- * @num: number of entries added so far
- * @max: capacity in entries
- */
+/* Page list that the device reads while it executes a command. */
 struct tern_table {
-	struct device *dma_dev;
-	struct tern_chunk root;
-	struct tern_chunk *chunks;
-	unsigned int num_chunks;
-	u32 num;
-	u32 max;
+	struct device *dma_dev;	/* device that reads the list */
+	struct tern_chunk root;	/* addresses of the chunks, used if there is more than one */
+	struct tern_chunk *chunks;	/* chunks with the entries */
+	unsigned int num_chunks;	/* number of chunks */
+	u32 num;	/* number of entries added so far */
+	u32 max;	/* capacity in entries */
 };
 
 /* Maximum capacity of a table, whatever the device can read: 2 MiB. */

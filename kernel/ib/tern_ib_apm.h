@@ -5,13 +5,10 @@
 
 #include "tern_ib.h"
 
-/**
- * struct tern_alt_path - an alternate path that is about to be loaded
- * @dev: the path in the device's format
- * @sgid: its source GID, with a reference; NULL if there is no path
- */
+/* An alternate path that is about to be loaded. */
 struct tern_alt_path {
-	struct tern_qp_alt dev;
+	struct tern_qp_alt dev;	/* the path in the device's format */
+	/* Its source GID, with a reference; NULL if there is no path. */
 	const struct ib_gid_attr *sgid;
 };
 

@@ -7,16 +7,11 @@
 
 #include "tern_ib.h"
 
-/**
- * struct tern_comp_cntr - a completion counter
- * @ibcc: the counter in ib_core
- * @id: its number in the device
- * @umems: memory of its values, by TERN_COMP_CNTR_*
- */
+/* A completion counter. */
 struct tern_comp_cntr {
 	struct ib_comp_cntr ibcc;
-	u32 id;
-	struct ib_umem *umems[2];
+	u32 id;	/* its number in the device */
+	struct ib_umem *umems[2];	/* memory of its values, by TERN_COMP_CNTR_* */
 };
 
 static_assert((int)IB_COMP_CNTR_ENTRY_COMP == TERN_COMP_CNTR_COMP);

@@ -15,22 +15,16 @@ struct tern_kpage {
 	dma_addr_t dma;
 };
 
-/**
- * struct tern_kbuf - memory of a kernel queue: the ring, followed by the
- * doorbell record
- * @pages: the pages, which need not be adjacent; NULL if there are none
- * @num_pages: number of @pages
- * @ring_pages: number of pages that hold entries of the ring: the first ones
- * @record: the record, in the last page
- * @record_dma: DMA address of the record
- * @posted: the requests of the queues, NULL for a CQ; not shared with the device
- */
+/* Memory of a kernel queue: the ring, followed by the doorbell record. */
 struct tern_kbuf {
+	/* The pages, which need not be adjacent; NULL if there are none. */
 	struct tern_kpage *pages;
-	unsigned int num_pages;
+	unsigned int num_pages;	/* number of @pages */
+	/* Number of pages that hold entries of the ring: the first ones. */
 	unsigned int ring_pages;
-	void *record;
-	dma_addr_t record_dma;
+	void *record;	/* the record, in the last page */
+	dma_addr_t record_dma;	/* DMA address of the record */
+	/* The requests of the queues, NULL for a CQ; not shared with the device. */
 	struct tern_posted *posted;
 };
 

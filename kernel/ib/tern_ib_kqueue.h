@@ -18,17 +18,13 @@ struct tern_cq;
 struct tern_ib_dev;
 struct tern_qp;
 
-/**
- * struct tern_posted - the driver's data of a posted request
- * @wr_id: the owner's data, often a pointer: the device never gets it
- * @length: receive request: its memory in bytes
- *
- * A completion only refers to a request; the device is not trusted to know what
- * was posted.
+/*
+ * The driver's data of a posted request. A completion only refers to a request; the device is
+ * not trusted to know what was posted.
  */
 struct tern_posted {
-	u64 wr_id;
-	u64 length;
+	u64 wr_id;	/* the owner's data, often a pointer: the device never gets it */
+	u64 length;	/* receive request: its memory in bytes */
 #ifndef TERN_WITHOUT_KSRQ
 	/** @index: SRQ: index of the WQE */
 	u32 index;
@@ -42,72 +38,44 @@ struct tern_posted {
 #define TERN_POSTED		U32_MAX
 
 #endif
-/**
- * struct tern_wq - send or receive queue of a kernel QP
- * @lock: serializes posts; innermost lock
- * @pages: pages with the ring of WQEs, NULL if there is no ring
- * @offset: offset of the ring in @pages in bytes, a multiple of the entry size
- * @posted: the request of each slot
- * @pi: number of entries posted; written under @lock
- * @ci: number of entries that may be posted again; written under the CQ's lock
- * @polled: number of entries completed; protected by the CQ's lock
- * @log_size: log2 of the number of entries
- * @log_stride: log2 of the entry size in bytes
- */
+/* Send or receive queue of a kernel QP. */
 struct tern_wq {
+	/* serializes posts; innermost lock */
 	spinlock_t lock;	/* serializes posts */
-	const struct tern_kpage *pages;
-	u32 offset;
-	struct tern_posted *posted;
-	u32 pi;
-	u32 ci;
-	u32 polled;
-	u8 log_size;
-	u8 log_stride;
+	const struct tern_kpage *pages;	/* pages with the ring of WQEs, NULL if there is no ring */
+	u32 offset;	/* offset of the ring in @pages in bytes, a multiple of the entry size */
+	struct tern_posted *posted;	/* the request of each slot */
+	u32 pi;	/* number of entries posted; written under @lock */
+	u32 ci;	/* number of entries that may be posted again; written under the CQ's lock */
+	u32 polled;	/* number of entries completed; protected by the CQ's lock */
+	u8 log_size;	/* log2 of the number of entries */
+	u8 log_stride;	/* log2 of the entry size in bytes */
 };
 
-/**
- * struct tern_kqp - queues of a kernel QP
- * @buf: memory of both queues and the record
- * @record: doorbell record in @buf, NULL for a user QP
- * @sq: send queue
- * @rq: receive queue, without a ring if the QP has an SRQ
- */
+/* Queues of a kernel QP. */
 struct tern_kqp {
-	struct tern_kbuf buf;
-	struct tern_qp_record *record;
-	struct tern_wq sq;
-	struct tern_wq rq;
+	struct tern_kbuf buf;	/* memory of both queues and the record */
+	struct tern_qp_record *record;	/* doorbell record in @buf, NULL for a user QP */
+	struct tern_wq sq;	/* send queue */
+	struct tern_wq rq;	/* receive queue, without a ring if the QP has an SRQ */
 };
 
-/**
- * struct tern_kcq - ring of a kernel CQ
- * @buf: memory of ring and record
- * @record: doorbell record in @buf, NULL for a user CQ
- * @lock: protects everything below but @arm_seq; outer to &struct tern_wq.lock
- * @qps: QPs that use this CQ, by number; entries are removed under @lock
- * @ci: number of entries polled
- * @bad: number of entries that completed no posted request, or more bytes than
- *	it has
- * @arm_seq: number of events received; written only by the event queue's
- *	handler
- * @log_size: log2 of the number of entries
- * @armed: the owner waits for its completion handler; not protected by @lock
- * @lost: the device writes no more entries, so the driver flushes posted work
- * @drained: @lost is set and all entries of the device were polled
- */
+/* Ring of a kernel CQ. */
 struct tern_kcq {
-	struct tern_kbuf buf;
-	struct tern_cq_record *record;
+	struct tern_kbuf buf;	/* memory of ring and record */
+	struct tern_cq_record *record;	/* doorbell record in @buf, NULL for a user CQ */
+	/* protects everything below but @arm_seq; outer to tern_wq.lock */
 	spinlock_t lock;	/* polling and arming */
+	/* QPs that use this CQ, by number; entries are removed under @lock. */
 	struct xarray qps;
-	u32 ci;
+	u32 ci;	/* number of entries polled */
+	/* Number of entries that completed no posted request, or more bytes than it has. */
 	u32 bad;
-	u32 arm_seq;
-	u8 log_size;
-	bool armed;
-	bool lost;
-	bool drained;
+	u32 arm_seq;	/* number of events received; written only by the event queue's handler */
+	u8 log_size;	/* log2 of the number of entries */
+	bool armed;	/* the owner waits for its completion handler; not protected by @lock */
+	bool lost;	/* the device writes no more entries, so the driver flushes posted work */
+	bool drained;	/* @lost is set and all entries of the device were polled */
 };
 
 /* tern_ib_kqueue.c */

@@ -15,20 +15,14 @@
 			 IB_ACCESS_FLUSH_GLOBAL | \
 			 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
-/**
- * struct tern_mr_span - memory that a region is about to use
- * @umem: the pinned memory
- * @pgsz: largest page size in bytes that both the device and the memory support
- * @num_pages: number of pages
- * @iova: I/O virtual address of the first byte
- * @offset: offset of the first byte in the first page
- */
+/* Memory that a region is about to use. */
 struct tern_mr_span {
-	struct ib_umem *umem;
+	struct ib_umem *umem;	/* the pinned memory */
+	/* Largest page size in bytes that both the device and the memory support. */
 	unsigned long pgsz;
-	u32 num_pages;
-	u64 iova;
-	u64 offset;
+	u32 num_pages;	/* number of pages */
+	u64 iova;	/* I/O virtual address of the first byte */
+	u64 offset;	/* offset of the first byte in the first page */
 };
 
 static int tern_mr_fill_span(struct tern_ib_dev *dev, struct tern_mr_span *span,

@@ -12,26 +12,18 @@
 
 struct tern_odp;
 
-/**
- * struct tern_odp_part - a range of an on-demand region with its own notifier
- * @odp: the region
- * @umem: the range; its umem_mutex protects the device's entries of the range
- * @first: index of the first page in the device's page list
- * @index: its key in @odp->parts
- * @count: references: one for @odp->parts, one for each user
- * @retired: it is no longer in @odp->parts; protected by umem_mutex
- * @map_lock: held while pages are mapped: one walk of the page table at a time
- * @release_work: releases it
- */
+/* A range of an on-demand region with its own notifier. */
 struct tern_odp_part {
-	struct tern_odp *odp;
+	struct tern_odp *odp;	/* the region */
+	/* The range; its umem_mutex protects the device's entries of the range. */
 	struct ib_umem_odp *umem;
-	u64 first;
-	unsigned long index;
-	refcount_t count;
-	bool retired;
-	struct mutex map_lock;	/* see above */
-	struct work_struct release_work;
+	u64 first;	/* index of the first page in the device's page list */
+	unsigned long index;	/* its key in @odp->parts */
+	refcount_t count;	/* references: one for @odp->parts, one for each user */
+	bool retired;	/* it is no longer in @odp->parts; protected by umem_mutex */
+	/* Held while pages are mapped: one walk of the page table at a time. */
+	struct mutex map_lock;
+	struct work_struct release_work;	/* releases it */
 };
 
 struct tern_pager;
@@ -62,48 +54,27 @@ struct tern_odp_request {
 	struct ib_sge sg[] __counted_by(num_sge);
 };
 
-/**
- * struct tern_odp - on-demand part of a region
- * @dev: the device
- * @pd: the region's PD
- * @pager: serves its faults
- * @owns_pager: @pager is that of this region only
- * @ref: held while pages are mapped
- * @mm: address space of the memory, NULL for a dma-buf
- * @start: user virtual address, or offset in the dma-buf, of the first byte
- * @iova: address of the first byte in the device
- * @length: length in bytes
- * @key: lkey and rkey
- * @root: parent of the parts, NULL for a dma-buf
- * @parts: parts, by address
- * @parts_ref: held by parts that are not released, also retired ones
- * @dmabuf: the memory of a dma-buf region, or NULL
- * @writable: the region has a right to write
- * @closing: the region is being destroyed: the device may not know its key
- * @faults: pages mapped for page faults
- * @invalidations: pages invalidated
- * @prefetches: pages mapped for ibv_advise_mr()
- */
+/* On-demand part of a region. */
 struct tern_odp {
 	struct tern_ib_dev *dev;
-	struct ib_pd *pd;
-	struct tern_pager *pager;
-	bool owns_pager;
-	struct tern_ref ref;
-	struct mm_struct *mm;
-	u64 start;
-	u64 iova;
-	u64 length;
-	u32 key;
-	struct ib_umem_odp *root;
-	struct xarray parts;
-	struct tern_ref parts_ref;
-	struct ib_umem_dmabuf *dmabuf;
-	bool writable;
-	bool closing;
-	atomic64_t faults;
-	atomic64_t invalidations;
-	atomic64_t prefetches;
+	struct ib_pd *pd;	/* the region's PD */
+	struct tern_pager *pager;	/* serves its faults */
+	bool owns_pager;	/* @pager is that of this region only */
+	struct tern_ref ref;	/* held while pages are mapped */
+	struct mm_struct *mm;	/* address space of the memory, NULL for a dma-buf */
+	u64 start;	/* user virtual address, or offset in the dma-buf, of the first byte */
+	u64 iova;	/* address of the first byte in the device */
+	u64 length;	/* length in bytes */
+	u32 key;	/* lkey and rkey */
+	struct ib_umem_odp *root;	/* parent of the parts, NULL for a dma-buf */
+	struct xarray parts;	/* parts, by address */
+	struct tern_ref parts_ref;	/* held by parts that are not released, also retired ones */
+	struct ib_umem_dmabuf *dmabuf;	/* the memory of a dma-buf region, or NULL */
+	bool writable;	/* the region has a right to write */
+	bool closing;	/* the region is being destroyed: the device may not know its key */
+	atomic64_t faults;	/* pages mapped for page faults */
+	atomic64_t invalidations;	/* pages invalidated */
+	atomic64_t prefetches;	/* pages mapped for ibv_advise_mr() */
 };
 
 /* How to map pages. */

@@ -19,47 +19,28 @@
 /* Limit of pages of one context that may be awaited at the same time. */
 #define TERN_PAGER_MAX_THREADS	8
 
-/**
- * struct tern_pager - serves the requests of a user context, or those of one
- * region of a kernel user
- * @dev: the device; gone when @closed
- * @count: references: one for the owner, one for each thread
- * @wait: idle threads
- * @requests: requests that no thread has taken, under tern_ib_dev.fault_lock
- * @num_requests: number of @requests, under the same lock
- * @num_threads: number of threads started, under the same lock
- * @idle: number of threads without a request, under the same lock
- * @lock: protects the members below, and tern_pager_thread.away
- * @threads: threads, without abandoned ones
- * @closed: threads must not use the device any more
- */
+/* Serves the requests of a user context, or those of one region of a kernel user. */
 struct tern_pager {
-	struct tern_ib_dev *dev;
-	refcount_t count;
-	wait_queue_head_t wait;
+	struct tern_ib_dev *dev;	/* the device; gone when @closed */
+	refcount_t count;	/* references: one for the owner, one for each thread */
+	wait_queue_head_t wait;	/* idle threads */
+	/* Requests that no thread has taken, under tern_ib_dev.fault_lock. */
 	struct list_head requests;
-	unsigned int num_requests;
-	unsigned int num_threads;
-	unsigned int idle;
-	struct mutex lock;	/* see above */
-	struct list_head threads;
-	bool closed;
+	unsigned int num_requests;	/* number of @requests, under the same lock */
+	unsigned int num_threads;	/* number of threads started, under the same lock */
+	unsigned int idle;	/* number of threads without a request, under the same lock */
+	struct mutex lock;	/* protects the members below, and tern_pager_thread.away */
+	struct list_head threads;	/* threads, without abandoned ones */
+	bool closed;	/* threads must not use the device any more */
 };
 
-/**
- * struct tern_pager_thread - a thread
- * @list: entry in tern_pager.threads
- * @pager: the pager that it belongs to
- * @task: the thread
- * @request: the request that it serves
- * @away: it waits for a page
- */
+/* A thread. */
 struct tern_pager_thread {
-	struct list_head list;
-	struct tern_pager *pager;
-	struct task_struct *task;
-	struct tern_odp_request *request;
-	bool away;
+	struct list_head list;	/* entry in tern_pager.threads */
+	struct tern_pager *pager;	/* the pager that it belongs to */
+	struct task_struct *task;	/* the thread */
+	struct tern_odp_request *request;	/* the request that it serves */
+	bool away;	/* it waits for a page */
 };
 
 /**

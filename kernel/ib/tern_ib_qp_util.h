@@ -5,18 +5,12 @@
 
 #include "tern_ib.h"
 
-/**
- * struct tern_qp_kind - properties of a QP type of ib_core
- * @cap: capability that it requires, 0 for an unsupported type
- * @type: TERN_QPT_*
- * @flags: TERN_QP_F_* common to all QPs of the type
- * @op_bytes: size of the largest operation segment of a WQE with payload
- */
+/* Properties of a QP type of ib_core. */
 struct tern_qp_kind {
-	u64 cap;
-	u8 type;
-	u8 flags;
-	u8 op_bytes;
+	u64 cap;	/* capability that it requires, 0 for an unsupported type */
+	u8 type;	/* TERN_QPT_* */
+	u8 flags;	/* TERN_QP_F_* common to all QPs of the type */
+	u8 op_bytes;	/* size of the largest operation segment of a WQE with payload */
 };
 
 extern const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX];

@@ -18,19 +18,13 @@ static_assert(PAGE_SIZE % sizeof(struct tern_cq_record) == 0);
 static_assert(PAGE_SIZE % sizeof(struct tern_qp_record) == 0);
 static_assert(PAGE_SIZE % sizeof(struct tern_srq_record) == 0);
 
-/**
- * struct tern_record_page - page of user memory that holds doorbell records
- * @entry: entry in the list of @ucontext
- * @ucontext: context whose queues have their records here
- * @umem: the pinned page; identifies the process that owns it
- * @dma: DMA address of the page
- * @refs: number of records in use; protected by the context's record_lock
- */
+/* Page of user memory that holds doorbell records. */
 struct tern_record_page {
-	struct list_head entry;
-	struct tern_ucontext *ucontext;
-	struct ib_umem *umem;
-	dma_addr_t dma;
+	struct list_head entry;	/* entry in the list of @ucontext */
+	struct tern_ucontext *ucontext;	/* context whose queues have their records here */
+	struct ib_umem *umem;	/* the pinned page; identifies the process that owns it */
+	dma_addr_t dma;	/* DMA address of the page */
+	/* Number of records in use; protected by the context's record_lock. */
 	unsigned int refs;
 };
 

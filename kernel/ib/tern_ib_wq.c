@@ -14,18 +14,12 @@
 #include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
 
-/**
- * struct tern_rwq - work queue
- * @ibwq: the WQ in ib_core; wq_num is the device's QP number
- * @queue: its memory
- * @ref: held by asynchronous events
- * @lock: serializes modifications; protects the state in @ibwq
- */
+/* Work queue. */
 struct tern_rwq {
-	struct ib_wq ibwq;
-	struct tern_uqueue queue;
-	struct tern_ref ref;
-	struct mutex lock;	/* see above */
+	struct ib_wq ibwq;	/* the WQ in ib_core; wq_num is the device's QP number */
+	struct tern_uqueue queue;	/* its memory */
+	struct tern_ref ref;	/* held by asynchronous events */
+	struct mutex lock;	/* serializes modifications; protects the state in @ibwq */
 };
 
 static struct tern_rwq *to_trwq(struct ib_wq *ibwq)

@@ -21,27 +21,17 @@ struct tern_eqe;
 
 #define TERN_AUX_RDMA_NAME	"rdma"
 
-/**
- * struct tern_core - the part of the PCI function that both drivers use
- * @pdev: the PCI device, also used for all DMA
- * @netdev: the Ethernet function
- * @caps: reply of QUERY_CAPS, little-endian
- * @uar_phys: physical address of BAR2
- * @uar_kernel: mapping of doorbell page 0
- * @dm_phys: physical address of BAR4, 0 without device memory
- * @dm_size: size of device memory in bytes
- * @page_shift: log2 of the doorbell page stride and of the DM granule
- * @num_comp_vectors: number of completion vectors that tern_eq_create() accepts
- */
+/* The part of the PCI function that both drivers use. */
 struct tern_core {
-	struct pci_dev *pdev;
-	struct net_device *netdev;
-	const struct tern_rsp_caps *caps;
-	phys_addr_t uar_phys;
-	void __iomem *uar_kernel;
-	phys_addr_t dm_phys;
-	u64 dm_size;
-	unsigned int page_shift;
+	struct pci_dev *pdev;	/* the PCI device, also used for all DMA */
+	struct net_device *netdev;	/* the Ethernet function */
+	const struct tern_rsp_caps *caps;	/* reply of QUERY_CAPS, little-endian */
+	phys_addr_t uar_phys;	/* physical address of BAR2 */
+	void __iomem *uar_kernel;	/* mapping of doorbell page 0 */
+	phys_addr_t dm_phys;	/* physical address of BAR4, 0 without device memory */
+	u64 dm_size;	/* size of device memory in bytes */
+	unsigned int page_shift;	/* log2 of the doorbell page stride and of the DM granule */
+	/* Number of completion vectors that tern_eq_create() accepts. */
 	unsigned int num_comp_vectors;
 #ifndef TERN_WITHOUT_PTP
 	/**
@@ -52,14 +42,10 @@ struct tern_core {
 #endif
 };
 
-/**
- * struct tern_adev - auxiliary device that the RDMA driver binds to
- * @adev: the auxiliary device, named "tern.rdma"
- * @core: the PCI function, which outlives the auxiliary device
- */
+/* Auxiliary device that the RDMA driver binds to. */
 struct tern_adev {
-	struct auxiliary_device adev;
-	struct tern_core *core;
+	struct auxiliary_device adev;	/* the auxiliary device, named "tern.rdma" */
+	struct tern_core *core;	/* the PCI function, which outlives the auxiliary device */
 };
 
 static inline struct tern_core *tern_adev_core(struct auxiliary_device *adev)

@@ -82,43 +82,28 @@ struct tern_aq_waiter {
 #endif
 };
 
-/**
- * struct tern_aq - admin queue
- * @lock: protects everything below; taken in hard interrupt context
- * @wait: waits for @users to reach 0
- * @mem: the rings and mailboxes
- * @dma: DMA address of @mem
- * @tail: producer index of the admin queue
- * @ci: consumer index of the completion queue
- * @arm: index of the answer for which an interrupt was requested last
- * @early: an answer was processed before its interrupt arrived
- * @count: number of commands submitted; makes tags unique
- * @answered: number of commands that the device has answered
- * @timeout: command timeout in jiffies
- * @users: number of slots that callers of tern_cmd_exec() hold
- * @free: slots that have no user and for which no answer is outstanding
- * @waiters: callers that wait for a slot, in order
- * @slots: one per entry, so that neither ring can overflow
- */
+/* Admin queue. */
 struct tern_aq {
-	spinlock_t lock;	/* see above */
-	wait_queue_head_t wait;
-	struct tern_aq_mem *mem;
-	dma_addr_t dma;
-	u32 tail;
-	u32 ci;
-	u32 arm;
-	bool early;
-	u32 count;
-	u32 answered;
-	unsigned long timeout;
-	unsigned int users;
+	spinlock_t lock;	/* protects everything below; taken in hard interrupt context */
+	wait_queue_head_t wait;	/* waits for @users to reach 0 */
+	struct tern_aq_mem *mem;	/* the rings and mailboxes */
+	dma_addr_t dma;	/* DMA address of @mem */
+	u32 tail;	/* producer index of the admin queue */
+	u32 ci;	/* consumer index of the completion queue */
+	u32 arm;	/* index of the answer for which an interrupt was requested last */
+	bool early;	/* an answer was processed before its interrupt arrived */
+	u32 count;	/* number of commands submitted; makes tags unique */
+	u32 answered;	/* number of commands that the device has answered */
+	unsigned long timeout;	/* command timeout in jiffies */
+	unsigned int users;	/* number of slots that callers of tern_cmd_exec() hold */
+	/* Slots that have no user and for which no answer is outstanding. */
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
-	struct list_head waiters;
+	struct list_head waiters;	/* callers that wait for a slot, in order */
 #ifndef TERN_WITHOUT_VERBS
 	/** @slow_waiters: those of slow commands */
 	struct list_head slow_waiters;
 #endif
+	/* One per entry, so that neither ring can overflow. */
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
 };
 
@@ -149,55 +134,37 @@ enum {
 #endif
 };
 
-/**
- * struct tern_dev - the PCI function
- * @core: the part that the RDMA driver sees
- * @caps: reply of QUERY_CAPS
- * @regs: BAR0
- * @flags: TERN_DEV_* bits
- * @num_vectors: number of MSI-X vectors granted
- * @max_channels: number of channels of the network device that these allow
- * @aq: admin queue
- * @async_eq: asynchronous event queue, drained only by @async_work
- * @async_work: delivers events in process context
- * @health_work: detects a failed or removed device
- * @fatal: TERN_FATAL_* of the last failure
- * @devlink_port: port of the network device
- * @events: listeners for asynchronous events
- * @clock_lock: serializes clock reads: reading the low word latches the high
- *	word
- * @dead_lock: makes setting TERN_DEV_DEAD and its consequences atomic
- * @adev: auxiliary device, NULL if there is none
- * @net: private data of the network device
- */
+/* The PCI function. */
 struct tern_dev {
-	struct tern_core core;
-	struct tern_rsp_caps caps;
-	void __iomem *regs;
-	unsigned long flags;
-	unsigned int num_vectors;
+	struct tern_core core;	/* the part that the RDMA driver sees */
+	struct tern_rsp_caps caps;	/* reply of QUERY_CAPS */
+	void __iomem *regs;	/* BAR0 */
+	unsigned long flags;	/* TERN_DEV_* bits */
+	unsigned int num_vectors;	/* number of MSI-X vectors granted */
+	/* Number of channels of the network device that these allow. */
 	unsigned int max_channels;
-	struct tern_aq aq;
-	struct tern_eq async_eq;
-	struct work_struct async_work;
-	struct delayed_work health_work;
+	struct tern_aq aq;	/* admin queue */
+	struct tern_eq async_eq;	/* asynchronous event queue, drained only by @async_work */
+	struct work_struct async_work;	/* delivers events in process context */
+	struct delayed_work health_work;	/* detects a failed or removed device */
 #ifndef TERN_WITHOUT_RESET
 	/** @report_work: reports a failure to devlink, which may recover the device */
 	struct work_struct report_work;
 	/** @fatal_reporter: devlink health reporter for fatal failures */
 	struct devlink_health_reporter *fatal_reporter;
 #endif
-	u32 fatal;
-	struct devlink_port devlink_port;
+	u32 fatal;	/* TERN_FATAL_* of the last failure */
+	struct devlink_port devlink_port;	/* port of the network device */
 #ifndef TERN_WITHOUT_DEBUGFS
 	/** @debugfs: debugfs directory of the function */
 	struct dentry *debugfs;
 #endif
-	struct blocking_notifier_head events;
-	spinlock_t clock_lock;	/* see above */
-	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */
-	struct tern_adev *adev;
-	struct tern_net *net;
+	struct blocking_notifier_head events;	/* listeners for asynchronous events */
+	/* Serializes clock reads: reading the low word latches the high word. */
+	spinlock_t clock_lock;
+	spinlock_t dead_lock;	/* makes setting TERN_DEV_DEAD and its consequences atomic */
+	struct tern_adev *adev;	/* auxiliary device, NULL if there is none */
+	struct tern_net *net;	/* private data of the network device */
 };
 
 static inline struct tern_dev *core_to_tdev(struct tern_core *core)

@@ -223,40 +223,24 @@ struct tern_xdp_buff {
 	const struct tern_cqe *cqe;
 };
 
-/**
- * struct tern_channel - a transmit and a receive queue with one NAPI context
- * @net: the network device
- * @index: of both queues
- * @eq: event queue of both completion queues
- * @up: NAPI and the transmit queue run; written under RTNL
- * @napi: polls both completion queues
- * @tx: transmit queue
- * @rx: receive queue
- */
+/* A transmit and a receive queue with one NAPI context. */
 struct tern_channel {
 	struct tern_net *net;
-	unsigned int index;
-	struct tern_eq *eq;
-	bool up;
-	struct napi_struct napi;
-	struct tern_tx tx;
-	struct tern_rx rx;
+	unsigned int index;	/* of both queues */
+	struct tern_eq *eq;	/* event queue of both completion queues */
+	bool up;	/* NAPI and the transmit queue run; written under RTNL */
+	struct napi_struct napi;	/* polls both completion queues */
+	struct tern_tx tx;	/* transmit queue */
+	struct tern_rx rx;	/* receive queue */
 };
 
-/**
- * struct tern_net_config - parameters on which the memory of the queues depends
- * @channels: number of channels
- * @tx_log_size: log2 of the descriptors of a transmit queue
- * @rx_log_size: log2 of the descriptors of a receive queue
- * @rx_flags: TERN_ETH_QF_* of receive queues
- * @frame_len: maximum length of received frames
- */
+/* Parameters on which the memory of the queues depends. */
 struct tern_net_config {
-	unsigned int channels;
-	u8 tx_log_size;
-	u8 rx_log_size;
-	u8 rx_flags;
-	u32 frame_len;
+	unsigned int channels;	/* number of channels */
+	u8 tx_log_size;	/* log2 of the descriptors of a transmit queue */
+	u8 rx_log_size;	/* log2 of the descriptors of a receive queue */
+	u8 rx_flags;	/* TERN_ETH_QF_* of receive queues */
+	u32 frame_len;	/* maximum length of received frames */
 #ifndef TERN_WITHOUT_XDP
 	/** @xdp: there is an XDP program, which needs headroom and may transmit buffers */
 	bool xdp;
@@ -278,30 +262,15 @@ struct tern_moderation {
 };
 
 #endif
-/**
- * struct tern_net - private data of the network device
- * @tdev: the PCI function
- * @netdev: the network device
- * @queues: the channels, while the interface is open; written under RTNL
- * @config: configuration of @queues, also for the next open; under RTNL
- * @xps_set: XPS was set for the number of channels; under RTNL
- * @stats: statistics by channel
- * @steer: steering of received frames; under RTNL
- * @open: the queues have memory and the device has the configuration; under
- *	RTNL
- * @queues_up: the queues exist in the device; written under RTNL
- * @filter: last filter given to SET_RX_FILTER; under RTNL
- * @link_lock: protects @port_up and the carrier
- * @port_up: the port is enabled, so the carrier follows its link
- * @restart_work: recreates the queues after a fault, with retries
- * @refill_work: allocates receive buffers in process context
- */
+/* Private data of the network device. */
 struct tern_net {
 	struct tern_dev *tdev;
 	struct net_device *netdev;
+	/* The channels, while the interface is open; written under RTNL. */
 	struct tern_queues __rcu *queues;
+	/* Configuration of @queues, also for the next open; under RTNL. */
 	struct tern_net_config config;
-	bool xps_set;
+	bool xps_set;	/* XPS was set for the number of channels; under RTNL */
 #ifndef TERN_WITHOUT_COALESCE
 	/** @rx_moderation: moderation of receive queues; written under RTNL */
 	struct tern_moderation rx_moderation;
@@ -316,19 +285,21 @@ struct tern_net {
 	/** @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL */
 	struct xsk_buff_pool *xsk_pools[TERN_MAX_CHANNELS];
 #endif
-	struct tern_stats stats[TERN_MAX_CHANNELS];
-	struct tern_steer steer;
+	struct tern_stats stats[TERN_MAX_CHANNELS];	/* statistics by channel */
+	struct tern_steer steer;	/* steering of received frames; under RTNL */
 #ifndef TERN_WITHOUT_PTP
 	/** @ptp: PTP clock and time stamping */
 	struct tern_ptp ptp;
 #endif
+	/* The queues have memory and the device has the configuration; under RTNL. */
 	bool open;
-	bool queues_up;
-	struct tern_cmd_set_rx_filter filter;
-	struct mutex link_lock;	/* see above */
-	bool port_up;
+	bool queues_up;	/* the queues exist in the device; written under RTNL */
+	struct tern_cmd_set_rx_filter filter;	/* last filter given to SET_RX_FILTER; under RTNL */
+	struct mutex link_lock;	/* protects @port_up and the carrier */
+	bool port_up;	/* the port is enabled, so the carrier follows its link */
+	/* Recreates the queues after a fault, with retries. */
 	struct delayed_work restart_work;
-	struct delayed_work refill_work;
+	struct delayed_work refill_work;	/* allocates receive buffers in process context */
 #ifndef TERN_WITHOUT_STEERING
 	/** @rules_work: creates ntuple rules that the device refused, with retries */
 	struct delayed_work rules_work;

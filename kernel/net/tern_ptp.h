@@ -13,24 +13,16 @@ struct kernel_ethtool_ts_info;
 struct sk_buff;
 struct tern_net;
 
-/**
- * struct tern_ptp - the PTP clock
- * @info: operations
- * @clock: the clock, NULL if there is none
- * @lock: protects @cc, @tc and @page
- * @cc: the device clock, whose multiplier is the rate
- * @tc: time of the PTP clock
- * @page: @cc and @tc as processes see them; NULL without a clock
- * @config: time stamps in use; written under RTNL
- */
+/* The PTP clock. */
 struct tern_ptp {
-	struct ptp_clock_info info;
-	struct ptp_clock *clock;
-	seqlock_t lock;		/* see above */
-	struct cyclecounter cc;
-	struct timecounter tc;
+	struct ptp_clock_info info;	/* operations */
+	struct ptp_clock *clock;	/* the clock, NULL if there is none */
+	seqlock_t lock;	/* protects @cc, @tc and @page */
+	struct cyclecounter cc;	/* the device clock, whose multiplier is the rate */
+	struct timecounter tc;	/* time of the PTP clock */
+	/* @cc and @tc as processes see them; NULL without a clock. */
 	struct ib_uverbs_clock_info *page;
-	struct kernel_hwtstamp_config config;
+	struct kernel_hwtstamp_config config;	/* time stamps in use; written under RTNL */
 };
 
 void tern_ptp_init(struct tern_net *net);

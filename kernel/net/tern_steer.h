@@ -42,12 +42,9 @@ struct tern_rss {
 	u8 indir[TERN_RSS_ENTRIES];	/* channels */
 };
 
-/**
- * struct tern_steer - steering of the network device
- * @rss: the default RSS group
- */
+/* Steering of the network device. */
 struct tern_steer {
-	struct tern_rss rss;
+	struct tern_rss rss;	/* the default RSS group */
 #ifndef TERN_WITHOUT_XSK
 	/**
 	 * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL
