@@ -229,18 +229,6 @@ static_assert(sizeof(struct tern_rsp_caps) == 216, "tern_rsp_caps");
 #define TERN_CAP_ETH_COALESCE		BIT_ULL(34)	/* TERN_ETH_QF_COALESCE */
 #define TERN_CAP_COMP_CNTR		BIT_ULL(35)	/* completion counters */
 
-/* ---- QUERY_COUNTERS: out: __le64 counter[] ---- */
-struct tern_cmd_query_counters {
-	__le32	group;			/* TERN_COUNTERS_* */
-	__u8	port;
-	__u8	rsvd_5[3];
-};
-
-static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_counters");
-
-#define TERN_COUNTERS_RDMA		0
-#define TERN_COUNTERS_ETH		1
-
 /* ---- QUERY_PORT ---- */
 struct tern_cmd_query_port {
 	__u8	port;			/* 1..num_ports; others: BAD_PARAM, in all commands */

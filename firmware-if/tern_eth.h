@@ -124,28 +124,6 @@ static_assert(sizeof(struct tern_eth_record) == 128, "tern_eth_record");
 #define TERN_ETH_COALESCED_FIXED_ID	0x80000000U	/* IPv4: all have the same identification */
 #define TERN_ETH_MAX_COALESCED		65535	/* bytes of the IP packet */
 
-/* ---- QUERY_COUNTERS, group TERN_COUNTERS_ETH ---- */
-#define TERN_ETH_CNT_TX_PACKETS			0
-#define TERN_ETH_CNT_TX_BYTES			1
-#define TERN_ETH_CNT_TX_ERRORS			2
-#define TERN_ETH_CNT_RX_PACKETS			3
-#define TERN_ETH_CNT_RX_BYTES			4
-#define TERN_ETH_CNT_RX_NO_BUFFER		5
-#define TERN_ETH_CNT_RX_TOO_LONG		6
-#define TERN_ETH_CNT_RX_FILTERED		7
-#define TERN_ETH_CNT_RX_MULTICAST		8
-#define TERN_ETH_CNT_TX_MULTICAST		9
-#define TERN_ETH_CNT_TX_BROADCAST		10
-#define TERN_ETH_CNT_RX_BROADCAST		11
-#define TERN_ETH_CNT_RX_FLOW_DROPPED		12	/* by a flow without destination */
-#define TERN_ETH_CNT_RX_CSUM_ERRORS		13	/* wrong checksum of IPv4, TCP or UDP */
-#define TERN_ETH_CNT_TX_SEGMENTED		14	/* frames that the device cut */
-/* Frames by bytes with FCS: up to 64, 127, 255, 511, 1023, 1518, and longer. */
-#define TERN_ETH_CNT_TX_SIZES			15
-#define TERN_ETH_CNT_RX_SIZES			22
-#define TERN_ETH_SIZES				7
-#define TERN_ETH_CNT_NUM			29
-
 /* ---- CREATE_ETH_QUEUE: out: tern_rsp_object ---- */
 struct tern_cmd_create_eth_queue {
 	struct tern_pages	pages;		/* descriptors; the device only reads them */

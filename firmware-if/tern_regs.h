@@ -99,16 +99,4 @@
 /* Page 0 belongs to the kernel; ALLOC_UAR and MAP_DM_OP allocate the others. */
 #define TERN_UAR_KERNEL			0
 
-/*
- * Operation page (MAP_DM_OP): no doorbell, but the operation TERN_DM_OP_* on the
- * 32-bit word of device memory at the same offset in the page. A store of v makes
- * the word x op v. A load makes it x op the constant of the operation, and returns
- * x. Both are atomic with regard to accesses of the device and of CPUs. A store is
- * posted: loads of operation pages come after it, loads of BAR4 may come before.
- */
-#define TERN_DM_OP_ADD			0	/* x + v; a load adds 1 */
-#define TERN_DM_OP_OR			1	/* x | v; a load sets bit 0 */
-#define TERN_DM_OP_CLEAR		2	/* x & ~v; a load clears all bits */
-#define TERN_DM_OP_NUM			3
-
 #endif /* TERN_REGS_H */

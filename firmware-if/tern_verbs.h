@@ -52,146 +52,6 @@
 #define TERN_CMD_MODIFY_COMP_CNTR	0x56
 #define TERN_CMD_ATTACH_COMP_CNTR	0x57
 
-/* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
-struct tern_rsp_objects {
-	__le32	uar;
-	__le32	pd;
-	__le32	eq;
-	__le32	cq;
-	__le32	mr;
-	__le32	mw;
-	__le32	dm;
-	__le32	qp;
-	__le32	srq;
-	__le32	xrcd;
-	__le32	mcast;			/* attachments */
-	__le32	gid;
-	__le32	eth_queue;
-	__le32	parked;			/* page faults that wait for RESUME_QP */
-	__le64	dm_bytes;
-	__le64	page_entries;		/* page list entries that all objects hold */
-	__le32	rss;
-	__le32	flow;
-	__le32	flow_counter;
-	__le32	counter_set;
-	__le32	comp_cntr;
-	__le32	rsvd_5c;
-};
-
-static_assert(sizeof(struct tern_rsp_objects) == 96, "tern_rsp_objects");
-
-/* Counters of TERN_COUNTERS_RDMA. */
-#define TERN_CNT_RX_WRITE_REQUESTS		0
-#define TERN_CNT_RX_READ_REQUESTS		1
-#define TERN_CNT_RX_ATOMIC_REQUESTS		2
-#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs, drops without a WQE */
-#define TERN_CNT_OUT_OF_SEQUENCE		4
-#define TERN_CNT_DUPLICATE_REQUEST		5
-#define TERN_CNT_RNR_NAK_RETRY_ERR		6
-#define TERN_CNT_PACKET_SEQ_ERR			7
-#define TERN_CNT_IMPLIED_NAK_SEQ_ERR		8
-#define TERN_CNT_LOCAL_ACK_TIMEOUT_ERR		9
-#define TERN_CNT_RESP_LOCAL_LENGTH_ERROR	10
-#define TERN_CNT_RESP_CQE_ERROR			11
-#define TERN_CNT_REQ_CQE_ERROR			12
-#define TERN_CNT_REQ_REMOTE_INVALID_REQUEST	13
-#define TERN_CNT_REQ_REMOTE_ACCESS_ERRORS	14
-#define TERN_CNT_RESP_REMOTE_ACCESS_ERRORS	15
-#define TERN_CNT_RESP_CQE_FLUSH_ERROR		16
-#define TERN_CNT_REQ_CQE_FLUSH_ERROR		17
-#define TERN_CNT_RX_ICRC_ERRORS			18
-#define TERN_CNT_RX_MALFORMED			19
-#define TERN_CNT_RX_QP_MISMATCH			20	/* no QP takes the packet */
-#define TERN_CNT_QKEY_VIOLATIONS		21
-#define TERN_CNT_BAD_DOORBELL			22
-#define TERN_CNT_DMA_ERRORS			23
-#define TERN_CNT_CQ_OVERRUNS			24
-#define TERN_CNT_TX_RDMA_PACKETS		25
-#define TERN_CNT_TX_RDMA_BYTES			26
-#define TERN_CNT_RX_RDMA_PACKETS		27
-#define TERN_CNT_RX_RDMA_BYTES			28
-#define TERN_CNT_NP_ECN_MARKED			29
-#define TERN_CNT_NP_CNP_SENT			30
-#define TERN_CNT_RP_CNP_HANDLED			31
-#define TERN_CNT_EQ_COALESCED			32	/* events coalesced with a waiting one */
-#define TERN_CNT_PAGE_FAULTS			33	/* accesses that found a page absent */
-#define TERN_CNT_RP_CNP_IGNORED			34	/* of a priority without rp_enable */
-#define TERN_CNT_RDMA_NUM			35
-
-/*
- * ---- CREATE_COUNTER_SET: no input; out: tern_rsp_object. QUERY_COUNTER_SET:
- * tern_cmd_object; out: __le64 counter[TERN_CNT_RDMA_NUM] ----
- * Events of a QP count in the set that the QP is bound to, and otherwise in
- * TERN_COUNTERS_RDMA. Packets, and counters that do not concern one QP, stay 0.
- * DESTROY_COUNTER_SET, tern_cmd_object, is BUSY while a QP is bound to the set.
- */
-
-/* ---- BIND_COUNTER_SET: allowed in every state of the QP, and kept by RESET ---- */
-struct tern_cmd_bind_counter_set {
-	__le32	qpn;
-	__le32	set;			/* 0: none */
-};
-
-static_assert(sizeof(struct tern_cmd_bind_counter_set) == 8, "tern_cmd_bind_counter_set");
-
-/*
- * ---- CREATE_COMP_CNTR: out: tern_rsp_object. DESTROY_COMP_CNTR, tern_cmd_object,
- * is BUSY while the counter is attached to a QP ----
- * A completion counter has two values: completions that succeeded, and completions
- * that failed. Both begin with 0, and wrap. The device stores a value whenever it
- * changes, in one access, and never reads it back.
- */
-struct tern_cmd_create_comp_cntr {
-	__le64	value[2];		/* DMA address of the __le64, aligned to 8 bytes */
-	__u8	type;			/* TERN_COMP_CNTR_* */
-	__u8	rsvd_11[7];
-};
-
-static_assert(sizeof(struct tern_cmd_create_comp_cntr) == 24, "tern_cmd_create_comp_cntr");
-
-/* Indices of value[]. */
-#define TERN_COMP_CNTR_COMP		0	/* completions that succeeded */
-#define TERN_COMP_CNTR_ERR		1	/* completions that failed, flushes included */
-
-/* What the first value counts; the second one always counts completions. */
-#define TERN_COMP_CNTR_WRS		0
-#define TERN_COMP_CNTR_BYTES		1	/* bytes of the messages */
-
-/* ---- MODIFY_COMP_CNTR ---- */
-struct tern_cmd_modify_comp_cntr {
-	__le32	id;
-	__u8	entry;			/* TERN_COMP_CNTR_COMP or ERR */
-	__u8	op;			/* TERN_COMP_CNTR_SET or ADD */
-	__le16	rsvd_6;
-	__le64	operand;
-};
-
-static_assert(sizeof(struct tern_cmd_modify_comp_cntr) == 16, "tern_cmd_modify_comp_cntr");
-
-#define TERN_COMP_CNTR_SET		0
-#define TERN_COMP_CNTR_ADD		1
-
-/*
- * ---- ATTACH_COMP_CNTR: only in RESET and INIT, and until the QP is destroyed.
- * BUSY if one of the operations has a counter ----
- */
-struct tern_cmd_attach_comp_cntr {
-	__le32	qpn;
-	__le32	id;
-	__le32	ops;			/* TERN_COMP_OP_* */
-	__le32	rsvd_c;
-};
-
-static_assert(sizeof(struct tern_cmd_attach_comp_cntr) == 16, "tern_cmd_attach_comp_cntr");
-
-#define TERN_COMP_OP_SEND		BIT(0)	/* WRs: SEND of all kinds */
-#define TERN_COMP_OP_RECV		BIT(1)	/* WRs that receive */
-#define TERN_COMP_OP_RDMA_READ		BIT(2)	/* WRs: RDMA_READ */
-#define TERN_COMP_OP_REMOTE_READ	BIT(3)	/* READs of the peer, once answered */
-#define TERN_COMP_OP_RDMA_WRITE		BIT(4)	/* WRs: RDMA_WRITE, also with immediate */
-#define TERN_COMP_OP_REMOTE_WRITE	BIT(5)	/* those of the peer, once stored */
-#define TERN_COMP_OP_NUM		6
-
 /* ---- SET_GID: writes an entry of the GID table, or clears it (valid 0) ---- */
 struct tern_cmd_set_gid {
 	__le16	index;
@@ -219,27 +79,6 @@ struct tern_cmd_alloc_pd {
 static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 
 #define TERN_PD_PRIVILEGED		BIT(0)	/* TERN_LKEY_DMA and REG_MR work */
-
-/*
- * ---- RESIZE_CQ ---- out: tern_rsp_resize_cq. From the next CQE on, the device
- * writes to the new buffer. Indices continue from the old buffer. The record stays
- * where it is.
- */
-struct tern_cmd_resize_cq {
-	struct tern_pages	pages;
-	__le32			cqn;
-	__u8			log_size;
-	__u8			rsvd_15[3];
-};
-
-static_assert(sizeof(struct tern_cmd_resize_cq) == 24, "tern_cmd_resize_cq");
-
-struct tern_rsp_resize_cq {
-	__le32	pi;			/* first index in the new buffer */
-	__le32	rsvd_4;
-};
-
-static_assert(sizeof(struct tern_rsp_resize_cq) == 8, "tern_rsp_resize_cq");
 
 /* ---- QUERY_CQ: tern_cmd_object ---- */
 struct tern_rsp_query_cq {
@@ -313,26 +152,6 @@ static_assert(sizeof(struct tern_cmd_update_pages) == 32, "tern_cmd_update_pages
 #define TERN_UPDATE_CLOSE		BIT(1)	/* closes it: accesses fail until LAST */
 #define TERN_UPDATE_ABSENT		BIT(2)	/* ON_DEMAND: num entries, without a list */
 
-/* ---- REREG_MR: changes all that mask selects at once; TRANS, PD with windows: BUSY ---- */
-struct tern_cmd_rereg_mr {
-	struct tern_pages	pages;
-	__le64			iova;
-	__le64			length;
-	__le64			offset;
-	__le32			key;
-	__le32			mask;		/* TERN_REREG_* */
-	__le32			pdn;
-	__le32			access;
-	__u8			flags;		/* TERN_MR_F_INCOMPLETE with TRANS */
-	__u8			rsvd_39[7];
-};
-
-static_assert(sizeof(struct tern_cmd_rereg_mr) == 64, "tern_cmd_rereg_mr");
-
-#define TERN_REREG_TRANS		BIT(0)
-#define TERN_REREG_PD			BIT(1)
-#define TERN_REREG_ACCESS		BIT(2)
-
 /* ---- QUERY_MR: tern_cmd_object with a key of a region or window ---- */
 struct tern_rsp_mr {
 	__le64	iova;
@@ -383,20 +202,6 @@ struct tern_rsp_alloc_dm {
 };
 
 static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
-
-/*
- * ---- MAP_DM_OP: out: tern_rsp_object, id = page of BAR2, ended by FREE_UAR ----
- * The page of BAR2 executes an operation on a page of device memory. No queue can
- * use it for doorbells.
- */
-struct tern_cmd_map_dm_op {
-	__le64	offset;			/* in the allocation, whole pages */
-	__le32	dmn;
-	__u8	op;			/* TERN_DM_OP_* */
-	__u8	rsvd_d[3];
-};
-
-static_assert(sizeof(struct tern_cmd_map_dm_op) == 16, "tern_cmd_map_dm_op");
 
 /*
  * ---- CREATE_QP: out: tern_rsp_object, id = QP number ----
@@ -548,47 +353,6 @@ struct tern_rsp_query_qp {
 };
 
 static_assert(sizeof(struct tern_rsp_query_qp) == 152, "tern_rsp_query_qp");
-
-/*
- * Entry of the fault EQ. The QP accessed an on-demand region and found a page
- * absent, or not writable for a store. The half of the QP that made the access is
- * parked until RESUME_QP. Each half has at most one fault at a time.
- */
-struct tern_fault {
-	__le64	addr;			/* first absent byte, an address of the region */
-	__le64	length;			/* bytes from there on that the access needs */
-	__le32	key;			/* of the region, also for an access by a window */
-	__le32	qpn;
-	__le32	token;			/* for RESUME_QP */
-	__u8	side;			/* TERN_FAULT_* */
-	__u8	write;			/* 1: the access is a store */
-	__u8	port;
-	__u8	rsvd_1f;
-	__u8	rsvd_20[28];
-	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
-};
-
-static_assert(sizeof(struct tern_fault) == 64, "tern_fault");
-
-#define TERN_FAULT_REQUESTER		0
-#define TERN_FAULT_RESPONDER		1
-
-/*
- * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it
- * stopped. BAD_STATE if the fault is not pending: the QP has left its state.
- */
-struct tern_cmd_resume_qp {
-	__le32	qpn;
-	__le32	token;			/* of struct tern_fault */
-	__u8	side;			/* TERN_FAULT_* */
-	__u8	result;			/* TERN_RESUME_* */
-	__u8	rsvd_a[6];
-};
-
-static_assert(sizeof(struct tern_cmd_resume_qp) == 16, "tern_cmd_resume_qp");
-
-#define TERN_RESUME_RETRY		0	/* the device makes the access again */
-#define TERN_RESUME_FAIL		1	/* it fails like one outside the region */
 
 /* ---- CREATE_SRQ: out: tern_rsp_object ---- */
 struct tern_cmd_create_srq {

@@ -10,6 +10,7 @@
 #include <infiniband/cmd_ioctl.h>
 
 #include "tern.h"
+#include "tern_dm_op.h"
 #include "terndv.h"
 
 static_assert((uint32_t)TERNDV_DM_OP_ADD == TERN_DM_OP_ADD, "ADD");

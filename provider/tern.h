@@ -28,6 +28,9 @@
 #include "tern_regs.h"
 #include "tern_io.h"
 #include "tern_eth.h"
+#ifndef TERN_WITHOUT_TM
+#include "tern_tm.h"
+#endif
 
 /* 24-bit QP numbers: a directory of pages of pointers, made on demand. */
 #define TERN_QP_TABLE_SHIFT 12

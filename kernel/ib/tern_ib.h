@@ -25,7 +25,6 @@
 #include "tern_io.h"
 #include "tern_verbs.h"
 #include "tern_eth.h"
-#include "tern_flow.h"
 #include "tern_core.h"
 #include "tern_ib_kqueue.h"
 
@@ -72,10 +71,6 @@ struct tern_ib_eq {
 	atomic_t num_cqs;
 };
 
-#ifndef TERN_WITHOUT_OPT_COUNTERS
-#define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
-
-#endif
 /* RDMA device. */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -116,12 +111,12 @@ struct tern_ib_dev {
 	/** @speed: of the link in Mbit/s as of the last event, 0 without a link */
 	u32 speed;
 #endif
-#ifndef TERN_WITHOUT_OPT_COUNTERS
+#ifndef TERN_WITHOUT_COUNTERS
 	/**
 	 * @optional_base: value of the device's counter when the optional counter
 	 * was enabled; under the lock of ib_core's statistics
 	 */
-	u64 optional_base[TERN_NUM_OPTIONAL];
+	u64 optional_base[7];
 #endif
 };
 
@@ -732,17 +727,17 @@ int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
 		      const struct rdma_ah_attr *attr, u16 udp_sport);
 void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr);
 
+#ifndef TERN_WITHOUT_COUNTERS
 /* tern_ib_counters.c */
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port);
 int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values);
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index);
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 			bool enable);
-#endif
 
+#endif
 #ifndef TERN_WITHOUT_MAD
 /* tern_ib_mad.c */
 int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
@@ -751,16 +746,16 @@ int tern_process_mad(struct ib_device *ibdev, int flags, u32 port,
 		     size_t *out_size, u16 *pkey_index);
 
 #endif
+#ifndef TERN_WITHOUT_RESTRACK
 /* tern_ib_restrack.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
 int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq);
-#ifndef TERN_WITHOUT_RES_RAW
 int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry_raw(struct sk_buff *msg, struct ib_qp *ibqp);
 int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq);
-#endif
 
+#endif
 #endif /* TERN_IB_H */

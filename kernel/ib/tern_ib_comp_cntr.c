@@ -5,6 +5,7 @@
 #define UVERBS_MODULE_NAME tern_ib
 #include <rdma/uverbs_named_ioctl.h>
 
+#include "tern_comp_cntr.h"
 #include "tern_ib.h"
 
 /* A completion counter. */

@@ -3,20 +3,18 @@
  * Port counters of the RDMA function for "rdma statistic".
  */
 
+#include "tern_counts.h"
 #include "tern_ib.h"
 
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 #define TERN_OPTIONAL(index, text) \
 	[TERN_CNT_RDMA_NUM + (index)] = { \
 		.name = text, .flags = IB_STAT_FLAG_OPTIONAL, \
 	}
 
-#endif
 static const struct rdma_stat_desc tern_counters[] = {
 #define TERN_COUNTER(index, text) \
 	[index].name = text,
 #include "tern_counters.h"
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 	TERN_OPTIONAL(0, "cc_rx_ce_pkts"),
 	TERN_OPTIONAL(1, "cc_rx_cnp_pkts"),
 	TERN_OPTIONAL(2, "cc_tx_cnp_pkts"),
@@ -24,10 +22,8 @@ static const struct rdma_stat_desc tern_counters[] = {
 	TERN_OPTIONAL(4, "rdma_tx_bytes"),
 	TERN_OPTIONAL(5, "rdma_rx_packets"),
 	TERN_OPTIONAL(6, "rdma_rx_bytes"),
-#endif
 };
 
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 /*
  * The device counter from which each optional counter is computed. An optional
  * counter is 0 when it is enabled; the device counts all the time.
@@ -42,11 +38,11 @@ static const u8 tern_optional_sources[] = {
 	TERN_CNT_RX_RDMA_BYTES,
 };
 
-static_assert(ARRAY_SIZE(tern_optional_sources) == TERN_NUM_OPTIONAL);
+static_assert(ARRAY_SIZE(tern_optional_sources) ==
+	      sizeof_field(struct tern_ib_dev, optional_base) / sizeof(u64));
 static_assert(ARRAY_SIZE(tern_counters) ==
-	      TERN_CNT_RDMA_NUM + TERN_NUM_OPTIONAL);
+	      TERN_CNT_RDMA_NUM + ARRAY_SIZE(tern_optional_sources));
 
-#endif
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port)
 {
@@ -55,13 +51,11 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 	stats = rdma_alloc_hw_stats_struct(tern_counters,
 					   ARRAY_SIZE(tern_counters),
 					   RDMA_HW_STATS_DEFAULT_LIFESPAN);
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 	/* Optional counters are off at first; ib_core leaves that to drivers. */
 	if (stats)
 		bitmap_set(stats->is_disabled, TERN_CNT_RDMA_NUM,
-			   TERN_NUM_OPTIONAL);
+			   ARRAY_SIZE(tern_optional_sources));
 
-#endif
 	return stats;
 }
 
@@ -91,28 +85,21 @@ int tern_port_counters(struct tern_ib_dev *dev, u32 port, u64 *values)
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index)
 {
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 	u64 *optional = stats->value + TERN_CNT_RDMA_NUM;
-#endif
 	struct tern_ib_dev *dev = to_tdev(ibdev);
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 	unsigned int i;
-#endif
 	int err;
 
 	err = tern_port_counters(dev, port, stats->value);
 	if (err)
 		return err;
 
-#ifndef TERN_WITHOUT_OPT_COUNTERS
-	for (i = 0; i < TERN_NUM_OPTIONAL; i++)
+	for (i = 0; i < ARRAY_SIZE(tern_optional_sources); i++)
 		optional[i] = stats->value[tern_optional_sources[i]] -
 			      dev->optional_base[i];
 
-#endif
 	return ARRAY_SIZE(tern_counters);
 }
-#ifndef TERN_WITHOUT_OPT_COUNTERS
 
 /* The core serializes it with tern_get_hw_stats(), and knows which are optional. */
 int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
@@ -133,4 +120,3 @@ int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 	dev->optional_base[optional] = values[tern_optional_sources[optional]];
 	return 0;
 }
-#endif

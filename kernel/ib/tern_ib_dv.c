@@ -8,6 +8,7 @@
 #define UVERBS_MODULE_NAME tern_ib
 #include <rdma/uverbs_named_ioctl.h>
 
+#include "tern_dm_op.h"
 #include "tern_ib.h"
 #include "tern_ib_dv.h"
 

@@ -20,7 +20,6 @@
 #include "tern_ib_raw.h"
 #endif
 
-EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
 EXPORT_SYMBOL_IF_KUNIT(tern_av_from_attr);
 EXPORT_SYMBOL_IF_KUNIT(tern_av_to_attr);
 EXPORT_SYMBOL_IF_KUNIT(tern_check_alloc_dm);
@@ -40,7 +39,6 @@ EXPORT_SYMBOL_IF_KUNIT(tern_fill_limits);
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_optional);
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_segment);
 EXPORT_SYMBOL_IF_KUNIT(tern_flush_wc);
-EXPORT_SYMBOL_IF_KUNIT(tern_get_hw_stats);
 EXPORT_SYMBOL_IF_KUNIT(tern_ib_create_gen);
 EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_alloc);
 EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_done);
@@ -135,7 +133,9 @@ EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
 #endif
 #endif
-#ifndef TERN_WITHOUT_OPT_COUNTERS
+#ifndef TERN_WITHOUT_COUNTERS
+EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
+EXPORT_SYMBOL_IF_KUNIT(tern_get_hw_stats);
 EXPORT_SYMBOL_IF_KUNIT(tern_modify_hw_stat);
 #endif
 #ifndef TERN_WITHOUT_RAW

@@ -7,6 +7,9 @@
 #include <linux/minmax.h>
 
 #include "tern_ib.h"
+#ifndef TERN_WITHOUT_REREG
+#include "tern_change.h"
+#endif
 
 /* ib_core's limits are signed. */
 static inline int tern_limit(__le32 value)

@@ -3,6 +3,7 @@
 
 #include <rdma/ib_pma.h>
 
+#include "tern_counts.h"
 #include "tern_ib.h"
 
 /* Where attributes of the class begin in ib_mad.data. */

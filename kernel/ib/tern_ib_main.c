@@ -22,7 +22,9 @@ static const struct ib_device_ops tern_dev_ops = {
 	.uverbs_robust_udata = 1,
 
 	.add_gid = tern_add_gid,
+#ifndef TERN_WITHOUT_COUNTERS
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
+#endif
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
 	.create_cq = tern_create_cq,
@@ -35,27 +37,25 @@ static const struct ib_device_ops tern_dev_ops = {
 	.destroy_cq = tern_destroy_cq,
 	.destroy_qp = tern_destroy_qp,
 	.disassociate_ucontext = tern_disassociate_ucontext,
+#ifndef TERN_WITHOUT_RESTRACK
 	.fill_res_cq_entry = tern_fill_res_cq_entry,
-#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_cq_entry_raw = tern_fill_res_cq_entry_raw,
-#endif
 	.fill_res_mr_entry = tern_fill_res_mr_entry,
-#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_mr_entry_raw = tern_fill_res_mr_entry_raw,
-#endif
 	.fill_res_qp_entry = tern_fill_res_qp_entry,
-#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_qp_entry_raw = tern_fill_res_qp_entry_raw,
 #endif
 	.get_dev_fw_str = tern_get_dev_fw_str,
 	.get_dma_mr = tern_get_dma_mr,
+#ifndef TERN_WITHOUT_COUNTERS
 	.get_hw_stats = tern_get_hw_stats,
+#endif
 	.get_link_layer = tern_get_link_layer,
 	.get_numa_node = tern_get_numa_node,
 	.get_port_immutable = tern_get_port_immutable,
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
-#ifndef TERN_WITHOUT_OPT_COUNTERS
+#ifndef TERN_WITHOUT_COUNTERS
 	.modify_hw_stat = tern_modify_hw_stat,
 #endif
 	.modify_qp = tern_modify_qp,
@@ -135,8 +135,8 @@ static const struct ib_device_ops tern_dev_resize_ops = {
 static const struct ib_device_ops tern_dev_srq_ops = {
 	.create_srq = tern_create_srq,
 	.destroy_srq = tern_destroy_srq,
+#ifndef TERN_WITHOUT_RESTRACK
 	.fill_res_srq_entry = tern_fill_res_srq_entry,
-#ifndef TERN_WITHOUT_RES_RAW
 	.fill_res_srq_entry_raw = tern_fill_res_srq_entry_raw,
 #endif
 	.modify_srq = tern_modify_srq,

@@ -6,6 +6,7 @@
 #include <rdma/ib_umem_odp.h>
 
 #include "tern_ib.h"
+#include "tern_page_fault.h"
 
 /* Maximum number of pages in one UPDATE_PAGES of a fault: a chunk. */
 #define TERN_ODP_BATCH		TERN_PAGES_CHUNK

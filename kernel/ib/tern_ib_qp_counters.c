@@ -4,6 +4,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_counter.h>
 
+#include "tern_counts.h"
 #include "tern_ib.h"
 
 /* The core requires a driver's structure: it allocates the counter in it. */

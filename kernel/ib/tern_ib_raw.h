@@ -3,6 +3,7 @@
 #ifndef TERN_IB_RAW_H
 #define TERN_IB_RAW_H
 
+#include "tern_flow.h"
 #include "tern_ib.h"
 
 /* tern_ib_raw.c */

@@ -26,10 +26,8 @@ static int tern_put_cq(struct sk_buff *msg, const struct tern_cq *cq)
 /* The device does not know the DMA lkey; other kernel keys change. */
 static bool tern_mr_tracked(const struct tern_mr *mr)
 {
-#ifndef TERN_WITHOUT_ODP
 	if (mr->odp)
 		return true;
-#endif
 	return mr->umem || mr->dm_entry;
 }
 
@@ -41,14 +39,12 @@ static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 	if (!tern_mr_tracked(mr))
 		return 0;
 
-#ifndef TERN_WITHOUT_ODP
 	if (mr->odp &&
 	    rdma_nl_put_driver_string(msg, "memory",
 				      mr->access & IB_ACCESS_ON_DEMAND ?
 				      "on-demand" : "dma-buf"))
 		return -EMSGSIZE;
 
-#endif
 	if (mr->umem &&
 	    (rdma_nl_put_driver_u32_hex(msg, "page_size",
 					BIT(mr->page_shift)) ||
@@ -166,7 +162,6 @@ int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq)
 
 	return tern_end_entry(msg, table, tern_put_srq(msg, to_tsrq(ibsrq)));
 }
-#ifndef TERN_WITHOUT_RES_RAW
 
 /* Adds the device's reply to a query of @len bytes. */
 static int tern_put_raw(struct sk_buff *msg, struct tern_ib_dev *dev,
@@ -213,4 +208,3 @@ int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
 	return tern_put_raw(msg, to_tdev(ibsrq->device), TERN_CMD_QUERY_SRQ,
 			    to_tsrq(ibsrq)->srqn, &rsp, sizeof(rsp));
 }
-#endif

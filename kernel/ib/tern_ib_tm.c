@@ -6,6 +6,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
+#include "tern_tm.h"
 
 /* Whether SRQs may match tags. */
 bool tern_has_tm(const struct tern_ib_dev *dev)

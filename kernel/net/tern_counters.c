@@ -3,6 +3,7 @@
 
 #include <linux/netdevice.h>
 
+#include "tern_counts.h"
 #include "tern_net.h"
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);

@@ -7,6 +7,7 @@
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
 
+#include "tern_counts.h"
 #include "tern_dev.h"
 #include "tern_verbs.h"
 

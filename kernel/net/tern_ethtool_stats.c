@@ -4,6 +4,7 @@
 #include <linux/ethtool.h>
 #include <net/netdev_queues.h>
 
+#include "tern_counts.h"
 #include "tern_net.h"
 
 /* Indices of values in tern_ethtool_stats. Those of the device come first. */

@@ -4,8 +4,8 @@
 #include <linux/stddef.h>
 
 #include "tern_dev.h"
+#include "tern_page_fault.h"
 #include "tern_util.h"
-#include "tern_verbs.h"
 
 /* Faults that do not fit wait in the device. */
 #define TERN_FAULT_EQ_LOG_SIZE	8

@@ -5,6 +5,7 @@
 #include <kunit/test.h>
 #include <linux/module.h>
 
+#include "tern_comp_cntr.h"
 #include "tern_ib.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

@@ -10,6 +10,7 @@
 #include <rdma/ib_pma.h>
 
 #endif
+#include "tern_counts.h"
 #include "tern_ib.h"
 #include "tern_ib_ring.h"
 
@@ -290,7 +291,7 @@ static void tern_test_stale_srq_event(struct kunit *test)
 	xa_destroy(&dev->ib.srqs);
 }
 
-#ifndef TERN_WITHOUT_OPT_COUNTERS
+#ifndef TERN_WITHOUT_COUNTERS
 static u64 tern_test_stat(struct rdma_hw_stats *stats, const char *name)
 {
 	unsigned int i;
@@ -321,7 +322,7 @@ static void tern_test_optional_counters(struct kunit *test)
 		if (!strcmp(stats->descs[i].name, "rdma_tx_packets"))
 			index = i;
 	}
-	KUNIT_EXPECT_EQ(test, optional, TERN_NUM_OPTIONAL);
+	KUNIT_EXPECT_EQ(test, optional, ARRAY_SIZE(dev->ib.optional_base));
 	KUNIT_ASSERT_NE(test, index, 0);
 
 	dev->packets = 10;
@@ -417,7 +418,7 @@ static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_stale_cq_error),
 	KUNIT_CASE(tern_test_stale_qp_event),
 	KUNIT_CASE(tern_test_stale_srq_event),
-#ifndef TERN_WITHOUT_OPT_COUNTERS
+#ifndef TERN_WITHOUT_COUNTERS
 	KUNIT_CASE(tern_test_optional_counters),
 #endif
 #ifndef TERN_WITHOUT_MAD

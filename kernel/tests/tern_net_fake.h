@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 #include <linux/kthread.h>
 
+#include "tern_counts.h"
 #include "tern_net.h"
 #ifndef TERN_WITHOUT_STEERING
 #include "tern_flow.h"

@@ -13,8 +13,9 @@ def _constants():
     """Returns each #define of the contract whose value is a number, BIT(), GENMASK() or a
     combination of those."""
     values = {"BIT": lambda n: 1 << n, "GENMASK": lambda h, l: (1 << h + 1) - (1 << l)}
-    for name in ("tern_regs.h", "tern_cq.h", "tern_io.h", "tern_admin.h", "tern_verbs.h",
-                 "tern_eth.h", "tern_flow.h", "tern_congestion.h", "tern_event_log.h"):
+    with open(os.path.join(FIRMWARE_IF, "tern_hw.hpp"), encoding="ascii") as contract:
+        names = re.findall(r'^#include "(tern_\w+\.h)"$', contract.read(), re.M)
+    for name in names:
         with open(os.path.join(FIRMWARE_IF, name), encoding="ascii") as header:
             text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
         for key, value in re.findall(r"^#define\s+(TERN_\w+)[ \t]+(\S.*?)\s*$", text, re.M):
