@@ -19,8 +19,6 @@ struct ib_uverbs_clock_info;
 struct tern_eq;
 struct tern_eqe;
 
-#define TERN_AUX_RDMA_NAME	"rdma"
-
 /* The part of the PCI function that both drivers use. */
 struct tern_core {
 	struct pci_dev *pdev;	/* the PCI device, also used for all DMA */
@@ -42,6 +40,24 @@ struct tern_core {
 #endif
 };
 
+int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
+		  size_t in_len, void *out, size_t out_len);
+
+/* Called for each EQE in hard interrupt context. The EQE is a copy. */
+typedef void (*tern_eq_handler_t)(void *context, const struct tern_eqe *eqe);
+
+void tern_eq_destroy(struct tern_eq *eq);
+u32 tern_eq_number(const struct tern_eq *eq);
+
+/* The action that reports the device's death to listeners for asynchronous events, TERN_EV_*. */
+#define TERN_CORE_EV_DEAD	0x10000UL
+
+void tern_ring(struct tern_core *core, u32 command, u32 number);
+u64 tern_read_clock(struct tern_core *core);
+
+#ifndef TERN_WITHOUT_VERBS
+#define TERN_AUX_RDMA_NAME	"rdma"
+
 /* Auxiliary device that the RDMA driver binds to. */
 struct tern_adev {
 	struct auxiliary_device adev;	/* the auxiliary device, named "tern.rdma" */
@@ -53,35 +69,16 @@ static inline struct tern_core *tern_adev_core(struct auxiliary_device *adev)
 	return container_of(adev, struct tern_adev, adev)->core;
 }
 
-/*
- * Executes an admin command. Sleeps. Returns 0, the errno of the device's
- * status, or -EIO if the device is dead.
- */
-int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
-		  size_t in_len, void *out, size_t out_len);
-
-/*
- * True once the function is dead, reset or gone. Its objects are gone then,
- * too, and destroying them succeeds.
- */
+/* tern_adev.c */
 bool tern_core_dead(struct tern_core *core);
-
-/* Stops a device that may access memory it must not access. Any context. */
 void tern_core_stop(struct tern_core *core);
-
-/* Called for each EQE in hard interrupt context. The EQE is a copy. */
-typedef void (*tern_eq_handler_t)(void *context, const struct tern_eqe *eqe);
-
-/*
- * Creates a completion event queue on completion vector 0..num_comp_vectors - 1 with
- * space for at least @nent events. No handler runs after tern_eq_destroy() returned.
- */
 struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       unsigned int nent, tern_eq_handler_t handler,
 			       void *context);
-void tern_eq_destroy(struct tern_eq *eq);
-u32 tern_eq_number(const struct tern_eq *eq);
+int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb);
+void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb);
 
+#endif
 #ifndef TERN_WITHOUT_FAULT
 struct tern_fault;
 
@@ -97,18 +94,4 @@ bool tern_fault_eq_next(struct tern_eq *eq, struct tern_fault *fault);
 void tern_fault_eq_done(struct tern_eq *eq);
 
 #endif
-/*
- * Asynchronous events. The action is one of TERN_EV_* or TERN_CORE_EV_DEAD, the
- * data a const struct tern_eqe *. Notifiers are called in process context.
- */
-#define TERN_CORE_EV_DEAD	0x10000UL
-int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb);
-void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb);
-
-/* Rings @command (TERN_DB_CMD_*) for queue @number on the kernel's doorbell page. */
-void tern_ring(struct tern_core *core, u32 command, u32 number);
-
-/* Reads the device clock in ns. */
-u64 tern_read_clock(struct tern_core *core);
-
 #endif /* TERN_CORE_H */

@@ -29,31 +29,6 @@ u64 tern_read_clock(struct tern_core *core)
 }
 EXPORT_SYMBOL_GPL(tern_read_clock);
 
-/**
- * tern_core_dead() - check whether the function has stopped answering commands
- * @core: the PCI function
- *
- * Return: true if the function failed, was reset or was removed. Its objects
- * are gone then and it does no DMA, so destroying an object counts as success.
- */
-bool tern_core_dead(struct tern_core *core)
-{
-	return tern_dev_dead(core_to_tdev(core));
-}
-EXPORT_SYMBOL_GPL(tern_core_dead);
-
-/**
- * tern_core_stop() - stop a device that may access memory it must not access
- * @core: the PCI function
- *
- * On return the function does no DMA. Any context.
- */
-void tern_core_stop(struct tern_core *core)
-{
-	tern_dev_kill(core_to_tdev(core));
-}
-EXPORT_SYMBOL_GPL(tern_core_stop);
-
 /*
  * Declares the device dead for reason TERN_FATAL_*: stops DMA, fails commands,
  * notifies listeners. Any context. All steps happen under the lock, so none is

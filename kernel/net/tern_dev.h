@@ -163,7 +163,9 @@ struct tern_dev {
 	/* Serializes clock reads: reading the low word latches the high word. */
 	spinlock_t clock_lock;
 	spinlock_t dead_lock;	/* makes setting TERN_DEV_DEAD and its consequences atomic */
+#ifndef TERN_WITHOUT_VERBS
 	struct tern_adev *adev;	/* auxiliary device, NULL if there is none */
+#endif
 	struct tern_net *net;	/* private data of the network device */
 };
 
@@ -276,9 +278,12 @@ int tern_dev_up(struct tern_dev *tdev);
 int tern_dev_recover(struct tern_dev *tdev);
 #endif
 
+#ifndef TERN_WITHOUT_VERBS
 /* tern_adev.c */
 void tern_adev_add(struct tern_dev *tdev);
 void tern_adev_del(struct tern_dev *tdev);
+
+#endif
 #ifndef TERN_WITHOUT_RESET
 
 /* tern_reset.c */

@@ -169,33 +169,6 @@ struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 }
 
 /**
- * tern_eq_create() - create a completion event queue
- * @core: the PCI function
- * @vector: completion vector, less than @core->num_comp_vectors
- * @nent: minimum number of events: the completion queues that will be mapped to
- *	it
- * @handler: called for each event in hard interrupt context
- * @context: passed to @handler
- *
- * Context: Process context.
- *
- * Return: the queue, or an error pointer: -EINVAL if @vector or @nent is out of
- * range, -ENOMEM, or the error of tern_cmd_exec().
- */
-struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
-			       unsigned int nent, tern_eq_handler_t handler,
-			       void *context)
-{
-	struct tern_dev *tdev = core_to_tdev(core);
-
-	if (vector >= core->num_comp_vectors)
-		return ERR_PTR(-EINVAL);
-	return tern_eq_create_on(tdev, tern_comp_to_msix(vector, tdev->num_vectors),
-				 nent, handler, context);
-}
-EXPORT_SYMBOL_GPL(tern_eq_create);
-
-/**
  * tern_eq_destroy() - destroy an event queue
  * @eq: the queue; no completion queue may be mapped to it, and nobody takes entries
  *

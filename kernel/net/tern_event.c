@@ -85,26 +85,3 @@ void tern_async_work(struct work_struct *work)
 #endif
 	}
 }
-
-/**
- * tern_register_event_notifier() - subscribe to asynchronous events
- * @core: the PCI function
- * @nb: called with TERN_EV_* and a const struct tern_eqe *, or with
- *	TERN_CORE_EV_DEAD and NULL
- *
- * The notifier is called in process context, for one event at a time.
- *
- * Return: 0, or -EEXIST if @nb is already registered.
- */
-int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb)
-{
-	return blocking_notifier_chain_register(&core_to_tdev(core)->events, nb);
-}
-EXPORT_SYMBOL_GPL(tern_register_event_notifier);
-
-/* @nb is not running, and will not be called, after this returned. */
-void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb)
-{
-	blocking_notifier_chain_unregister(&core_to_tdev(core)->events, nb);
-}
-EXPORT_SYMBOL_GPL(tern_unregister_event_notifier);

@@ -125,7 +125,9 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_net_register(tdev->net);
 	if (err)
 		goto unregister_port;
+#ifndef TERN_WITHOUT_VERBS
 	tern_adev_add(tdev);
+#endif
 	err = tern_devlink_register(tdev);
 	if (err)
 		goto unregister_net;
@@ -145,7 +147,9 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return 0;
 
 unregister_net:
+#ifndef TERN_WITHOUT_VERBS
 	tern_adev_del(tdev);
+#endif
 	tern_net_unregister(tdev->net);
 unregister_port:
 	tern_devlink_port_unregister(tdev);
@@ -176,7 +180,9 @@ static void tern_remove(struct pci_dev *pdev)
 #endif
 	tern_devlink_unregister(tdev);
 	tern_devlink_lock(tdev);
+#ifndef TERN_WITHOUT_VERBS
 	tern_adev_del(tdev);
+#endif
 	tern_net_unregister(tdev->net);
 	tern_devlink_port_unregister(tdev);
 	if (test_bit(TERN_DEV_UP, &tdev->flags))
