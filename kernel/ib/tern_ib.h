@@ -90,31 +90,24 @@ struct tern_ib_dev {
 	/* Completes kernel work requests when the device no longer does. */
 	struct work_struct flush_work;
 #ifndef TERN_WITHOUT_ODP
-	/** @odps: on-demand regions by index of their key */
-	struct xarray odps;
-	/** @fault_eq: event queue of page faults, NULL without on-demand paging */
+	struct xarray odps;	/* on-demand regions by index of their key */
+	/* Event queue of page faults, NULL without on-demand paging. */
 	struct tern_eq *fault_eq;
-	/** @fault_work: takes faults from @fault_eq */
-	struct work_struct fault_work;
-	/** @fault_wq: runs @fault_work and releases parts of regions */
-	struct workqueue_struct *fault_wq;
-	/** @fault_lock: protects @queued_faults and the requests of all pagers */
-	struct mutex fault_lock;
-	/** @queued_faults: faults that no thread has taken, by QP and side */
-	struct xarray queued_faults;
+	struct work_struct fault_work;	/* takes faults from @fault_eq */
+	struct workqueue_struct *fault_wq;	/* runs @fault_work and releases parts of regions */
+	struct mutex fault_lock;	/* protects @queued_faults and the requests of all pagers */
+	struct xarray queued_faults;	/* faults that no thread has taken, by QP and side */
 #endif
 #ifndef TERN_WITHOUT_RSS
-	/** @rwqs: work queues by number, for events */
-	struct xarray rwqs;
+	struct xarray rwqs;	/* work queues by number, for events */
 #endif
 #ifndef TERN_WITHOUT_SPEED
-	/** @speed: of the link in Mbit/s as of the last event, 0 without a link */
-	u32 speed;
+	u32 speed;	/* of the link in Mbit/s as of the last event, 0 without a link */
 #endif
 #ifndef TERN_WITHOUT_COUNTERS
-	/**
-	 * @optional_base: value of the device's counter when the optional counter
-	 * was enabled; under the lock of ib_core's statistics
+	/*
+	 * Value of the device's counter when the optional counter was enabled; under the lock
+	 * of ib_core's statistics.
 	 */
 	u64 optional_base[7];
 #endif
@@ -139,10 +132,7 @@ struct tern_mmap_entry {
 	enum tern_mmap_type type;	/* contents of the pages */
 	u32 id;	/* the device's number for the pages */
 #ifndef TERN_WITHOUT_DV
-	/**
-	 * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds
-	 * a reference
-	 */
+	/* TERN_MMAP_DM_OP: entry of the device memory, on which it holds a reference. */
 	struct rdma_user_mmap_entry *memory;
 #endif
 };
@@ -154,16 +144,14 @@ struct tern_ucontext {
 	struct mutex record_lock;	/* protects @record_pages and their reference counts */
 	struct list_head record_pages;	/* pinned pages that hold doorbell records */
 #ifndef TERN_WITHOUT_ODP
-	/** @pager: serves page faults of its regions, NULL without on-demand paging */
+	/* Serves page faults of its regions, NULL without on-demand paging. */
 	struct tern_pager *pager;
 #endif
 #ifndef TERN_WITHOUT_DV
-	/** @num_dm_ops: number of operation pages */
-	atomic_t num_dm_ops;
+	atomic_t num_dm_ops;	/* number of operation pages */
 #endif
 #ifndef TERN_WITHOUT_CLOCK
-	/** @clock_entry: the clock page, NULL if there is none */
-	struct tern_mmap_entry *clock_entry;
+	struct tern_mmap_entry *clock_entry;	/* the clock page, NULL if there is none */
 #endif
 };
 
@@ -206,8 +194,7 @@ struct tern_mr {
 	u32 max_pages;	/* maximum number of entries in @page_list */
 	u32 first_offset;	/* with @page_list, offset of the first byte in the first page */
 #ifndef TERN_WITHOUT_ODP
-	/** @odp: memory whose pages may be absent, or NULL */
-	struct tern_odp *odp;
+	struct tern_odp *odp;	/* memory whose pages may be absent, or NULL */
 #endif
 };
 
@@ -223,10 +210,8 @@ struct tern_dm {
 	/* Mmap entry of its pages, which owns the device's allocation. */
 	struct tern_mmap_entry *entry;
 #ifndef TERN_WITHOUT_DV
-	/** @ops_lock: serializes changes of @ops */
-	struct mutex ops_lock;
-	/** @ops: mmap entries of its operation pages */
-	struct xarray ops;
+	struct mutex ops_lock;	/* serializes changes of @ops */
+	struct xarray ops;	/* mmap entries of its operation pages */
 #endif
 };
 
@@ -239,8 +224,7 @@ struct tern_cq {
 	struct tern_ib_eq *eq;	/* EQ for its completion events */
 	u32 cqn;	/* CQ number */
 #ifndef TERN_WITHOUT_RESIZE
-	/** @resize_lock: serializes resizes; protects the ring in @queue */
-	struct mutex resize_lock;
+	struct mutex resize_lock;	/* serializes resizes; protects the ring in @queue */
 #endif
 };
 
@@ -254,30 +238,20 @@ struct tern_srq {
 	u32 max_sge;	/* maximum number of SGEs per WQE */
 	u8 log_stride;	/* log2 of the slot size in bytes */
 #ifndef TERN_WITHOUT_RESIZE
-	/** @modify_lock: serializes resizes; protects the ring in @queue and @max_wr */
+	/* Serializes resizes; protects the ring in @queue and @max_wr. */
 	struct mutex modify_lock;
 #endif
 #ifndef TERN_WITHOUT_KSRQ
-	/** @kbuf: ring and record of a kernel SRQ */
-	struct tern_kbuf kbuf;
-	/**
-	 * @post_lock: protects @pi, @free, the ring and the requests in @kbuf;
-	 * inner to &struct tern_kcq.lock
-	 */
+	struct tern_kbuf kbuf;	/* ring and record of a kernel SRQ */
+	/* protects @pi, @free, the ring and the requests in @kbuf; inner to tern_kcq.lock */
 	spinlock_t post_lock;		/* kernel posters */
-	/** @record: doorbell record in @kbuf */
-	struct tern_srq_record *record;
-	/** @pi: number of WQEs posted to @kbuf */
-	u32 pi;
-	/**
-	 * @free: first entry of the requests in @kbuf without a request, @max_wr
-	 * if there is none
-	 */
+	struct tern_srq_record *record;	/* doorbell record in @kbuf */
+	u32 pi;	/* number of WQEs posted to @kbuf */
+	/* First entry of the requests in @kbuf without a request, @max_wr if there is none. */
 	u32 free;
 #endif
 #ifndef TERN_WITHOUT_TM
-	/** @ops_umem: ring of operations on tags, NULL without tag matching */
-	struct ib_umem *ops_umem;
+	struct ib_umem *ops_umem;	/* ring of operations on tags, NULL without tag matching */
 #endif
 };
 #ifndef TERN_WITHOUT_XRC
@@ -302,14 +276,12 @@ struct tern_qp {
 	struct ib_qp_cap cap;	/* actual queue capacities */
 	enum ib_sig_type sq_sig_type;	/* which send requests generate a completion */
 #ifndef TERN_WITHOUT_RSS
-	/** @rssn: the RSS group of an RSS QP, which has none of the above */
-	u32 rssn;
+	u32 rssn;	/* the RSS group of an RSS QP, which has none of the above */
 #endif
 #ifndef TERN_WITHOUT_APM
-	/** @path_sgid: GID of a former alternate path that the QP may use, or NULL */
+	/* GID of a former alternate path that the QP may use, or NULL. */
 	const struct ib_gid_attr *path_sgid;
-	/** @alt_sgid: GID of the alternate path, or NULL */
-	const struct ib_gid_attr *alt_sgid;
+	const struct ib_gid_attr *alt_sgid;	/* GID of the alternate path, or NULL */
 #endif
 };
 

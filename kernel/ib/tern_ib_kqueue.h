@@ -26,10 +26,8 @@ struct tern_posted {
 	u64 wr_id;	/* the owner's data, often a pointer: the device never gets it */
 	u64 length;	/* receive request: its memory in bytes */
 #ifndef TERN_WITHOUT_KSRQ
-	/** @index: SRQ: index of the WQE */
-	u32 index;
-	/** @next: SRQ: next entry without a request; TERN_POSTED if there is a request */
-	u32 next;
+	u32 index;	/* SRQ: index of the WQE */
+	u32 next;	/* SRQ: next entry without a request; TERN_POSTED if there is a request */
 #endif
 };
 

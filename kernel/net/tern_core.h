@@ -32,9 +32,9 @@ struct tern_core {
 	/* Number of completion vectors that tern_eq_create() accepts. */
 	unsigned int num_comp_vectors;
 #ifndef TERN_WITHOUT_PTP
-	/**
-	 * @clock: page with the state of the PTP clock, which processes may map;
-	 * NULL without a PTP clock
+	/*
+	 * Page with the state of the PTP clock, which processes may map; NULL without a PTP
+	 * clock.
 	 */
 	const struct ib_uverbs_clock_info *clock;
 #endif

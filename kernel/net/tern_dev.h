@@ -100,8 +100,7 @@ struct tern_aq {
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
 	struct list_head waiters;	/* callers that wait for a slot, in order */
 #ifndef TERN_WITHOUT_VERBS
-	/** @slow_waiters: those of slow commands */
-	struct list_head slow_waiters;
+	struct list_head slow_waiters;	/* those of slow commands */
 #endif
 	/* One per entry, so that neither ring can overflow. */
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
@@ -148,16 +147,15 @@ struct tern_dev {
 	struct work_struct async_work;	/* delivers events in process context */
 	struct delayed_work health_work;	/* detects a failed or removed device */
 #ifndef TERN_WITHOUT_RESET
-	/** @report_work: reports a failure to devlink, which may recover the device */
+	/* Reports a failure to devlink, which may recover the device. */
 	struct work_struct report_work;
-	/** @fatal_reporter: devlink health reporter for fatal failures */
+	/* Devlink health reporter for fatal failures. */
 	struct devlink_health_reporter *fatal_reporter;
 #endif
 	u32 fatal;	/* TERN_FATAL_* of the last failure */
 	struct devlink_port devlink_port;	/* port of the network device */
 #ifndef TERN_WITHOUT_DEBUGFS
-	/** @debugfs: debugfs directory of the function */
-	struct dentry *debugfs;
+	struct dentry *debugfs;	/* debugfs directory of the function */
 #endif
 	struct blocking_notifier_head events;	/* listeners for asynchronous events */
 	/* Serializes clock reads: reading the low word latches the high word. */

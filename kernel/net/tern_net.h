@@ -242,8 +242,7 @@ struct tern_net_config {
 	u8 rx_flags;	/* TERN_ETH_QF_* of receive queues */
 	u32 frame_len;	/* maximum length of received frames */
 #ifndef TERN_WITHOUT_XDP
-	/** @xdp: there is an XDP program, which needs headroom and may transmit buffers */
-	bool xdp;
+	bool xdp;	/* there is an XDP program, which needs headroom and may transmit buffers */
 #endif
 };
 
@@ -272,24 +271,22 @@ struct tern_net {
 	struct tern_net_config config;
 	bool xps_set;	/* XPS was set for the number of channels; under RTNL */
 #ifndef TERN_WITHOUT_COALESCE
-	/** @rx_moderation: moderation of receive queues; written under RTNL */
+	/* Moderation of receive queues; written under RTNL. */
 	struct tern_moderation rx_moderation;
-	/** @tx_moderation: moderation of transmit queues; written under RTNL */
+	/* Moderation of transmit queues; written under RTNL. */
 	struct tern_moderation tx_moderation;
 #endif
 #ifndef TERN_WITHOUT_XDP
-	/** @xdp_prog: XDP program, or NULL */
-	struct bpf_prog *xdp_prog;
+	struct bpf_prog *xdp_prog;	/* XDP program, or NULL */
 #endif
 #ifndef TERN_WITHOUT_XSK
-	/** @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL */
+	/* Buffers of AF_XDP sockets by channel, or NULL; under RTNL. */
 	struct xsk_buff_pool *xsk_pools[TERN_MAX_CHANNELS];
 #endif
 	struct tern_stats stats[TERN_MAX_CHANNELS];	/* statistics by channel */
 	struct tern_steer steer;	/* steering of received frames; under RTNL */
 #ifndef TERN_WITHOUT_PTP
-	/** @ptp: PTP clock and time stamping */
-	struct tern_ptp ptp;
+	struct tern_ptp ptp;	/* PTP clock and time stamping */
 #endif
 	/* The queues have memory and the device has the configuration; under RTNL. */
 	bool open;
@@ -301,29 +298,21 @@ struct tern_net {
 	struct delayed_work restart_work;
 	struct delayed_work refill_work;	/* allocates receive buffers in process context */
 #ifndef TERN_WITHOUT_STEERING
-	/** @rules_work: creates ntuple rules that the device refused, with retries */
+	/* Creates ntuple rules that the device refused, with retries. */
 	struct delayed_work rules_work;
 #endif
 #ifndef TERN_WITHOUT_STATS
-	/** @stats_work: refreshes @hw_counters */
-	struct work_struct stats_work;
-	/**
-	 * @hw_counters: counters of the device as last read, plus @counters_base;
-	 *	indexed by TERN_ETH_CNT_*
-	 */
+	struct work_struct stats_work;	/* refreshes @hw_counters */
+	/* Counters of the device as last read, plus @counters_base; indexed by TERN_ETH_CNT_*. */
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
-	/** @hw_syncp: lets readers of @hw_counters detect a write */
-	struct u64_stats_sync hw_syncp;
-	/**
-	 * @counters_lock: serializes writers of @hw_counters; protects the members
-	 *	below
-	 */
+	struct u64_stats_sync hw_syncp;	/* lets readers of @hw_counters detect a write */
+	/* Serializes writers of @hw_counters; protects the members below. */
 	struct mutex counters_lock;
-	/** @counters_base: @hw_counters at the last reset, which clears the device's */
+	/* @hw_counters at the last reset, which clears the device's. */
 	u64 counters_base[TERN_ETH_CNT_NUM];
-	/**
-	 * @counters_frozen: the netdev is detached, so the device's counters do not
-	 *	count on top of @counters_base
+	/*
+	 * The netdev is detached, so the device's counters do not count on top of
+	 * @counters_base.
 	 */
 	bool counters_frozen;
 #endif

@@ -46,23 +46,17 @@ struct tern_rss {
 struct tern_steer {
 	struct tern_rss rss;	/* the default RSS group */
 #ifndef TERN_WITHOUT_XSK
-	/**
-	 * @detached: channel to whose receive queue nothing may refer, TERN_NO_CHANNEL
-	 *	if there is none
-	 */
+	/* Channel to whose receive queue nothing may refer, TERN_NO_CHANNEL if there is none. */
 	unsigned int detached;
 #endif
 #ifndef TERN_WITHOUT_STEERING
-	/** @rules: ntuple rules, sorted by location */
-	struct list_head rules;
-	/** @num_rules: number of @rules */
-	unsigned int num_rules;
-	/** @num_waiting: number of @rules that wait because the device refused them or others */
+	struct list_head rules;	/* ntuple rules, sorted by location */
+	unsigned int num_rules;	/* number of @rules */
+	/* Number of @rules that wait because the device refused them or others. */
 	unsigned int num_waiting;
-	/** @waiting_channel: channel to which all of these lead, else TERN_NO_CHANNEL */
+	/* Channel to which all of these lead, else TERN_NO_CHANNEL. */
 	unsigned int waiting_channel;
-	/** @retry_delay: jiffies until the next attempt to create them */
-	unsigned long retry_delay;
+	unsigned long retry_delay;	/* jiffies until the next attempt to create them */
 #endif
 };
 
