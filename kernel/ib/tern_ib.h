@@ -374,6 +374,8 @@ struct tern_ref *tern_ref_lookup(struct xarray *objects, u32 id, u32 generation)
 
 /* tern_ib_cmd.c */
 u32 tern_mr_access(int access);
+u32 tern_qp_access(int flags);
+int tern_qp_access_flags(u32 access);
 int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		       size_t len, u32 *id, u32 *generation);
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,

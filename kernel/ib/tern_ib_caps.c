@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Capabilities of the device, as ib_core and the provider see them. */
 
+#include <linux/array_size.h>
 #include <linux/limits.h>
 #include <linux/minmax.h>
 
@@ -122,22 +123,34 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 /* Capabilities that only the provider uses: user verbs and the data path. */
 u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 {
+	static const struct {
+		u64 cap;
+		u32 uctx;
+	} map[] = {
+		{ TERN_CAP_FRWR | TERN_CAPS_MW_2, TERN_UCTX_CAP_SEND_INV },
+		{ TERN_CAPS_MW, TERN_UCTX_CAP_MW },
+		{ TERN_CAP_MW_TYPE_2A, TERN_UCTX_CAP_MW_2A },
+		{ TERN_CAP_TIMESTAMP, TERN_UCTX_CAP_TIMESTAMP },
+		{ TERN_CAP_FLUSH, TERN_UCTX_CAP_FLUSH },
+		{ TERN_CAP_ATOMIC_WRITE, TERN_UCTX_CAP_ATOMIC_WRITE },
+		{ TERN_CAP_UD_NO_LOOPBACK, TERN_UCTX_CAP_UD_NO_LOOPBACK },
+#ifndef TERN_WITHOUT_ECE
+		{ TERN_CAP_ECE, TERN_UCTX_CAP_ECE },
+#endif
+#ifndef TERN_WITHOUT_RATE
+		{ TERN_CAP_RATE_LIMIT, TERN_UCTX_CAP_RATE_LIMIT },
+#endif
+#ifndef TERN_WITHOUT_DV
+		{ TERN_CAP_DM_OPS, TERN_UCTX_CAP_DM_OPS },
+		{ TERN_CAP_UDP_SPORT, TERN_UCTX_CAP_UDP_SPORT },
+#endif
+	};
+	unsigned int i;
 	u32 caps = 0;
 
-	if (tern_has_cap(dev, TERN_CAP_FRWR | TERN_CAPS_MW_2))
-		caps |= TERN_UCTX_CAP_SEND_INV;
-	if (tern_has_cap(dev, TERN_CAPS_MW))
-		caps |= TERN_UCTX_CAP_MW;
-	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2A))
-		caps |= TERN_UCTX_CAP_MW_2A;
-	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
-		caps |= TERN_UCTX_CAP_TIMESTAMP;
-	if (tern_has_cap(dev, TERN_CAP_FLUSH))
-		caps |= TERN_UCTX_CAP_FLUSH;
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
-		caps |= TERN_UCTX_CAP_ATOMIC_WRITE;
-	if (tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
-		caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
+	for (i = 0; i < ARRAY_SIZE(map); i++)
+		if (tern_has_cap(dev, map[i].cap))
+			caps |= map[i].uctx;
 #ifndef TERN_WITHOUT_RAW
 	caps |= tern_raw_uctx_caps(dev);
 #endif
@@ -147,20 +160,6 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 #ifndef TERN_WITHOUT_TM
 	if (tern_has_tm(dev))
 		caps |= TERN_UCTX_CAP_TM;
-#endif
-#ifndef TERN_WITHOUT_ECE
-	if (tern_has_cap(dev, TERN_CAP_ECE))
-		caps |= TERN_UCTX_CAP_ECE;
-#endif
-#ifndef TERN_WITHOUT_RATE
-	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
-		caps |= TERN_UCTX_CAP_RATE_LIMIT;
-#endif
-#ifndef TERN_WITHOUT_DV
-	if (tern_has_cap(dev, TERN_CAP_DM_OPS))
-		caps |= TERN_UCTX_CAP_DM_OPS;
-	if (tern_has_cap(dev, TERN_CAP_UDP_SPORT))
-		caps |= TERN_UCTX_CAP_UDP_SPORT;
 #endif
 
 	return caps;

@@ -4,29 +4,67 @@
  * rights in commands.
  */
 
+#include <linux/array_size.h>
+
 #include "tern_ib.h"
+
+static const struct {
+	int ib;
+	u32 dev;
+} tern_access[] = {
+	{ IB_ACCESS_LOCAL_WRITE, TERN_ACCESS_LOCAL_WRITE },
+	{ IB_ACCESS_REMOTE_WRITE, TERN_ACCESS_REMOTE_WRITE },
+	{ IB_ACCESS_REMOTE_READ, TERN_ACCESS_REMOTE_READ },
+	{ IB_ACCESS_REMOTE_ATOMIC, TERN_ACCESS_REMOTE_ATOMIC },
+	{ IB_ACCESS_MW_BIND, TERN_ACCESS_MW_BIND },
+	{ IB_ZERO_BASED, TERN_ACCESS_ZERO_BASED },
+	{ IB_ACCESS_FLUSH_GLOBAL, TERN_ACCESS_FLUSH_GLOBAL },
+	{ IB_ACCESS_FLUSH_PERSISTENT, TERN_ACCESS_FLUSH_PERSISTENT },
+};
+
+static u32 tern_access_to_dev(int access)
+{
+	unsigned int i;
+	u32 result = 0;
+
+	for (i = 0; i < ARRAY_SIZE(tern_access); i++)
+		if (access & tern_access[i].ib)
+			result |= tern_access[i].dev;
+
+	return result;
+}
+
+/* What a peer may do with a QP. */
+#define TERN_QP_ACCESS	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL | \
+			 IB_ACCESS_FLUSH_PERSISTENT)
 
 /* Translates IB_ACCESS_* of a region to TERN_ACCESS_*. Drops hints. */
 u32 tern_mr_access(int access)
 {
-	u32 result = 0;
+	return tern_access_to_dev(access & ~IB_ACCESS_FLUSH_PERSISTENT);
+}
 
-	if (access & IB_ACCESS_LOCAL_WRITE)
-		result |= TERN_ACCESS_LOCAL_WRITE;
-	if (access & IB_ACCESS_REMOTE_WRITE)
-		result |= TERN_ACCESS_REMOTE_WRITE;
-	if (access & IB_ACCESS_REMOTE_READ)
-		result |= TERN_ACCESS_REMOTE_READ;
-	if (access & IB_ACCESS_REMOTE_ATOMIC)
-		result |= TERN_ACCESS_REMOTE_ATOMIC;
-	if (access & IB_ACCESS_MW_BIND)
-		result |= TERN_ACCESS_MW_BIND;
-	if (access & IB_ZERO_BASED)
-		result |= TERN_ACCESS_ZERO_BASED;
-	if (access & IB_ACCESS_FLUSH_GLOBAL)
-		result |= TERN_ACCESS_FLUSH_GLOBAL;
+/*
+ * Translates IB_ACCESS_* of a QP to TERN_ACCESS_*. FLUSH for persistence is accepted,
+ * as other RDMA devices do; no region grants it.
+ */
+u32 tern_qp_access(int flags)
+{
+	return tern_access_to_dev(flags & TERN_QP_ACCESS);
+}
 
-	return result;
+/* Translates TERN_ACCESS_* of a QP to IB_ACCESS_*. */
+int tern_qp_access_flags(u32 access)
+{
+	unsigned int i;
+	int flags = 0;
+
+	for (i = 0; i < ARRAY_SIZE(tern_access); i++)
+		if (access & tern_access[i].dev)
+			flags |= tern_access[i].ib;
+
+	return flags & TERN_QP_ACCESS;
 }
 
 /* Creates an object in the device: *@id is its number or key. */
@@ -54,16 +92,10 @@ int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 	return 0;
 }
 
-/**
- * tern_ib_destroy() - destroy an object in the device
- * @dev: the device
- * @opcode: TERN_CMD_* that destroys it
- * @id: object number or key
- *
+/*
+ * Destroys an object in the device. Returns 0 if the device no longer uses it, which is
+ * always true of a dead device; otherwise the errno for which a live device kept it.
  * May sleep.
- *
- * Return: 0 if the device no longer uses the object, which is always true of a
- * dead device; otherwise the errno for which a live device kept it.
  */
 int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id)
 {
@@ -88,13 +120,9 @@ int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 			     out_len);
 }
 
-/**
- * tern_ib_umem_done() - unpin the memory of a destroyed object
- * @dev: the device
- * @umem: the memory, or NULL
- * @err: return value of tern_ib_destroy() for the object
- *
- * If the device may still write to the memory, it stays pinned forever.
+/*
+ * Unpins the memory, or NULL, of a destroyed object. @err is that of tern_ib_destroy():
+ * memory that the device may still write stays pinned forever.
  */
 void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err)
 {

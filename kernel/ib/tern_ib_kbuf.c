@@ -65,20 +65,13 @@ void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
 		tern_report_kept(dev, PAGE_SIZE, err);
 }
 
-/**
- * tern_kbuf_alloc() - allocate memory for a kernel queue
- * @dev: the device
- * @kbuf: output; the memory is zeroed
- * @ring_size: size of the ring in bytes, which is not 0
- * @record_size: size of the doorbell record in bytes, a power of two
+/*
+ * Allocates zeroed memory for a kernel queue: a ring of @ring_size bytes, not 0, and a
+ * record of @record_size bytes, a power of two. It consists of single pages; an entry
+ * whose offset is a multiple of its size, a power of two, does not cross a page.
  *
- * The memory consists of single pages. An entry whose offset is a multiple of
- * its size, a power of two, does not cross a page.
- *
- * May sleep.
- *
- * Return: 0; -EINVAL if the device cannot read the page list of the ring;
- * -ENOMEM. On failure there is nothing to free.
+ * Returns 0; -EINVAL if the device cannot read the page list of the ring; -ENOMEM. May
+ * sleep.
  */
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 		    u64 ring_size, size_t record_size)

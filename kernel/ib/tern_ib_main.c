@@ -246,6 +246,27 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 	ib_device_put(&dev->ibdev);
 }
 
+/* Events of objects, by TERN_EV_*. */
+static const struct {
+	void (*report)(struct tern_ib_dev *dev, u32 id, u32 generation,
+		       enum ib_event_type event);
+	enum ib_event_type event;
+} tern_ib_events[] = {
+	[TERN_EV_QP_FATAL] = { tern_qp_event, IB_EVENT_QP_FATAL },
+	[TERN_EV_QP_REQ_ERR] = { tern_qp_event, IB_EVENT_QP_REQ_ERR },
+	[TERN_EV_QP_ACCESS_ERR] = { tern_qp_event, IB_EVENT_QP_ACCESS_ERR },
+	[TERN_EV_COMM_EST] = { tern_qp_event, IB_EVENT_COMM_EST },
+	[TERN_EV_SQ_DRAINED] = { tern_qp_event, IB_EVENT_SQ_DRAINED },
+	[TERN_EV_QP_LAST_WQE] = { tern_qp_event, IB_EVENT_QP_LAST_WQE_REACHED },
+#ifndef TERN_WITHOUT_APM
+	[TERN_EV_PATH_MIG] = { tern_qp_event, IB_EVENT_PATH_MIG },
+	[TERN_EV_PATH_MIG_ERR] = { tern_qp_event, IB_EVENT_PATH_MIG_ERR },
+#endif
+	[TERN_EV_CQ_ERR] = { tern_cq_event, IB_EVENT_CQ_ERR },
+	[TERN_EV_SRQ_ERR] = { tern_srq_event, IB_EVENT_SRQ_ERR },
+	[TERN_EV_SRQ_LIMIT] = { tern_srq_event, IB_EVENT_SRQ_LIMIT_REACHED },
+};
+
 /* Handles asynchronous events in process context. */
 static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 			 void *data)
@@ -261,56 +282,19 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 
 	id = le32_to_cpu(eqe->id);
 	gen = le32_to_cpu(eqe->generation);
-	switch (action) {
-	case TERN_EV_QP_FATAL:
-		tern_qp_event(dev, id, gen, IB_EVENT_QP_FATAL);
 #ifndef TERN_WITHOUT_RSS
-		/* A work queue is a QP to the device. */
+	/* A work queue is a QP to the device. */
+	if (action == TERN_EV_QP_FATAL)
 		tern_rwq_fatal(dev, id, gen);
 #endif
-		break;
-	case TERN_EV_QP_REQ_ERR:
-		tern_qp_event(dev, id, gen, IB_EVENT_QP_REQ_ERR);
-		break;
-	case TERN_EV_QP_ACCESS_ERR:
-		tern_qp_event(dev, id, gen, IB_EVENT_QP_ACCESS_ERR);
-		break;
-	case TERN_EV_COMM_EST:
-		tern_qp_event(dev, id, gen, IB_EVENT_COMM_EST);
-		break;
-	case TERN_EV_SQ_DRAINED:
-		tern_qp_event(dev, id, gen, IB_EVENT_SQ_DRAINED);
-		break;
-	case TERN_EV_QP_LAST_WQE:
-		tern_qp_event(dev, id, gen, IB_EVENT_QP_LAST_WQE_REACHED);
-		break;
-#ifndef TERN_WITHOUT_APM
-	case TERN_EV_PATH_MIG:
-		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG);
-		break;
-	case TERN_EV_PATH_MIG_ERR:
-		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG_ERR);
-		break;
-#endif
-	case TERN_EV_SRQ_ERR:
-		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_ERR);
-		break;
-	case TERN_EV_SRQ_LIMIT:
-		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_LIMIT_REACHED);
-		break;
-	case TERN_EV_CQ_ERR:
-		tern_cq_event(dev, id, gen, IB_EVENT_CQ_ERR);
-		break;
 #ifndef TERN_WITHOUT_SPEED
-	case TERN_EV_PORT_CHANGE:
-		if (id == TERN_IB_PORT)
-			tern_ib_port_changed(dev);
-		break;
+	if (action == TERN_EV_PORT_CHANGE && id == TERN_IB_PORT)
+		tern_ib_port_changed(dev);
 #endif
-	default:
+	if (action >= ARRAY_SIZE(tern_ib_events) || !tern_ib_events[action].report)
 		return NOTIFY_DONE;
-	}
 
+	tern_ib_events[action].report(dev, id, gen, tern_ib_events[action].event);
 	return NOTIFY_OK;
 }
 

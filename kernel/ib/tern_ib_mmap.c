@@ -28,19 +28,10 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 	}
 }
 
-/**
- * tern_mmap_add() - create an mmap entry
- * @ibucontext: context that may map the pages
- * @type: contents of the pages
- * @id: the device's number for the pages
- * @address: bus address of the first page
- * @size: size in bytes, a multiple of the page size
- *
- * tern_mmap_free() returns the pages to the device once the entry is removed
- * and the last mapping is gone. If this function fails, it returns them at
- * once.
- *
- * Return: the entry or an ERR_PTR.
+/*
+ * Creates an mmap entry for pages that have the number @id in the device. tern_mmap_free()
+ * returns the pages once the entry is removed and the last mapping is gone. If this
+ * function fails, with an ERR_PTR, it returns them at once.
  */
 struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
 				      enum tern_mmap_type type, u32 id,

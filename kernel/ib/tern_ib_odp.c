@@ -750,8 +750,6 @@ void tern_fill_odp(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
 	caps->per_transport_caps.uc_odp_caps = TERN_ODP_REQUESTER;
 	if (tern_has_cap(dev, TERN_CAP_UD))
 		caps->per_transport_caps.ud_odp_caps = TERN_ODP_REQUESTER;
-#ifndef TERN_WITHOUT_XRC
 	if (tern_has_cap(dev, TERN_CAP_XRC))
 		caps->per_transport_caps.xrc_odp_caps = reliable;
-#endif
 }

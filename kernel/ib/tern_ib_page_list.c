@@ -159,19 +159,11 @@ static dma_addr_t tern_umem_addr(struct ib_umem *umem, unsigned long pgsz)
 	return page + (umem->iova & (pgsz - 1));
 }
 
-/**
- * tern_table_from_umem() - describe an entire umem to the device
- * @dev: the device
- * @table: output, the page list; free it with tern_table_free() after the
- *	command
- * @umem: memory of at most tern_table_limit() pages of @pgsz bytes
- * @pgsz: page size in bytes, from ib_umem_find_best_pgsz()
- * @pages: output for the command
- *
- * A single page needs no list: @pages then has the address of the first byte of
- * @umem.
- *
- * Return: 0, or -ENOMEM, in which case there is nothing to free.
+/*
+ * Describes an entire umem of at most tern_table_limit() pages to the device. @pgsz is
+ * from ib_umem_find_best_pgsz(). A single page needs no list: @pages then has the
+ * address of the first byte. tern_table_free() frees the list after the command.
+ * Returns 0 or -ENOMEM.
  */
 int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct ib_umem *umem, unsigned long pgsz,

@@ -220,47 +220,6 @@ bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 	return tern_queue_len_ok(req->buf_len, need);
 }
 
-/*
- * Translates IB_ACCESS_* of a QP to TERN_ACCESS_*. FLUSH for persistence is
- * accepted, as other RDMA devices do; no region grants it.
- */
-u32 tern_qp_access(int flags)
-{
-	u32 access = 0;
-
-	if (flags & IB_ACCESS_REMOTE_WRITE)
-		access |= TERN_ACCESS_REMOTE_WRITE;
-	if (flags & IB_ACCESS_REMOTE_READ)
-		access |= TERN_ACCESS_REMOTE_READ;
-	if (flags & IB_ACCESS_REMOTE_ATOMIC)
-		access |= TERN_ACCESS_REMOTE_ATOMIC;
-	if (flags & IB_ACCESS_FLUSH_GLOBAL)
-		access |= TERN_ACCESS_FLUSH_GLOBAL;
-	if (flags & IB_ACCESS_FLUSH_PERSISTENT)
-		access |= TERN_ACCESS_FLUSH_PERSISTENT;
-
-	return access;
-}
-
-/* Translates TERN_ACCESS_* of a QP to IB_ACCESS_*. */
-int tern_qp_access_flags(u32 access)
-{
-	int flags = 0;
-
-	if (access & TERN_ACCESS_REMOTE_WRITE)
-		flags |= IB_ACCESS_REMOTE_WRITE;
-	if (access & TERN_ACCESS_REMOTE_READ)
-		flags |= IB_ACCESS_REMOTE_READ;
-	if (access & TERN_ACCESS_REMOTE_ATOMIC)
-		flags |= IB_ACCESS_REMOTE_ATOMIC;
-	if (access & TERN_ACCESS_FLUSH_GLOBAL)
-		flags |= IB_ACCESS_FLUSH_GLOBAL;
-	if (access & TERN_ACCESS_FLUSH_PERSISTENT)
-		flags |= IB_ACCESS_FLUSH_PERSISTENT;
-
-	return flags;
-}
-
 /* Whether the attributes in @mask are in range. */
 bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		     int mask)

@@ -36,7 +36,5 @@ u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
 		  const struct tern_ureq_create_qp *req);
 bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr, int log_max,
 			 const struct tern_ureq_create_qp *req);
-u32 tern_qp_access(int flags);
-int tern_qp_access_flags(u32 access);
 
 #endif /* TERN_IB_QP_UTIL_H */

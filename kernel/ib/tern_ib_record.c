@@ -79,17 +79,11 @@ tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
 	return page;
 }
 
-/**
- * tern_record_get() - pin a doorbell record of the current process
- * @ucontext: context of the queue
- * @record: output
- * @addr: user virtual address of the record
- * @size: size of the record in bytes
- *
- * tern_record_put() or tern_record_done() undoes it.
- *
- * Return: 0; -EINVAL if @addr is not aligned to @size; -EFAULT if the memory is
- * not writable; -ENOMEM, also if the limit of locked memory is exceeded.
+/*
+ * Pins a doorbell record of the current process. tern_record_put() or
+ * tern_record_done() undoes it. Returns 0; -EINVAL if @addr is not aligned to @size;
+ * -EFAULT if the memory is not writable; -ENOMEM, also if the limit of locked memory is
+ * exceeded.
  */
 int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 		    u64 addr, size_t size)

@@ -131,10 +131,8 @@ static void tern_rwq_release(struct tern_ib_dev *dev, struct tern_rwq *wq)
 {
 	int err;
 
-#ifndef TERN_WITHOUT_ODP
 	/* Must precede DESTROY_QP, which makes the number reusable. */
 	tern_fault_forget_qp(dev, wq->ibwq.wq_num);
-#endif
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, wq->ibwq.wq_num);
 	tern_uqueue_done(dev, &wq->queue, err);
 }

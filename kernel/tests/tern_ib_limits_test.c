@@ -154,10 +154,8 @@ static void tern_test_optional(struct kunit *test)
 				IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
 				IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
 				IB_ODP_SUPPORT_SRQ_RECV | IB_ODP_SUPPORT_ATOMIC);
-#ifndef TERN_WITHOUT_XRC
 		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.xrc_odp_caps,
 				attr->odp_caps.per_transport_caps.rc_odp_caps);
-#endif
 		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.ud_odp_caps, 0);
 		KUNIT_EXPECT_TRUE(test, attr->kernel_cap_flags & IBK_ON_DEMAND_PAGING);
 	}
