@@ -46,30 +46,6 @@ struct tern_acq_entry {
 
 static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 
-/*
- * Doorbell record of the admin queue, as in tern_cq.h. Without one, software writes
- * TERN_REG_AQ_TAIL for each command, and each completion raises vector 0.
- *
- * Software stores the entries and tail, issues a full barrier and reads status: it
- * need not write TERN_REG_AQ_TAIL while the device polls. To stop polling, the device
- * clears the bit, issues a full barrier and reads tail once more.
- *
- * The device writes a completion, issues a full barrier, reads arm and raises vector 0
- * if that is the index of the completion. Software stores arm, issues a full barrier
- * and looks for that completion: it may have been written before.
- */
-struct tern_aq_record {
-	__le32	tail;		/* software: as TERN_REG_AQ_TAIL */
-	__le32	arm;		/* software: index of a completion */
-	__u8	rsvd_8[56];
-	__le32	status;		/* device: TERN_AQ_ST_* */
-	__u8	rsvd_44[60];
-};
-
-static_assert(sizeof(struct tern_aq_record) == 128, "tern_aq_record");
-
-#define TERN_AQ_ST_POLLED		BIT(0)
-
 #define TERN_ST_OK			0
 #define TERN_ST_BAD_OPCODE		1
 #define TERN_ST_BAD_VERSION		2
@@ -191,43 +167,17 @@ struct tern_rsp_caps {
 
 static_assert(sizeof(struct tern_rsp_caps) == 216, "tern_rsp_caps");
 
-/* The device refuses the commands and opcodes of a capability bit that is clear. */
-#define TERN_CAP_RC			BIT(0)
-#define TERN_CAP_UC			BIT(1)
-#define TERN_CAP_UD			BIT(2)
-#define TERN_CAP_XRC			BIT(3)
-#define TERN_CAP_SRQ			BIT(4)
-#define TERN_CAP_SRQ_RESIZE		BIT(5)
-#define TERN_CAP_ATOMIC			BIT(6)
-#define TERN_CAP_MW_TYPE_1		BIT(7)
-#define TERN_CAP_MW_TYPE_2A		BIT(8)
-#define TERN_CAP_MW_TYPE_2B		BIT(9)
-#define TERN_CAP_DM			BIT(10)
-#define TERN_CAP_FRWR			BIT(11)	/* REG_MR, LOCAL_INV, SEND_WITH_INV */
-#define TERN_CAP_RESIZE_CQ		BIT(12)
+/*
+ * Capabilities; tern_verbs.h has those of RDMA. The device refuses the commands and
+ * opcodes of a bit that is clear.
+ */
 #define TERN_CAP_MODERATE_CQ		BIT(13)
-#define TERN_CAP_IGNORE_OVERRUN		BIT(14)
-#define TERN_CAP_REREG_MR		BIT(15)
-#define TERN_CAP_FLUSH			BIT(16)
-#define TERN_CAP_ATOMIC_WRITE		BIT(17)
-#define TERN_CAP_MCAST			BIT(18)
 #define TERN_CAP_TIMESTAMP		BIT(19)
-#define TERN_CAP_ODP			BIT(20)
 #define TERN_CAP_VLAN			BIT(21)	/* GIDs and frames with a VLAN tag */
 #define TERN_CAP_ETH_OFFLOAD		BIT(22)	/* TERN_ETH_OP_*, QF_*, CQE_F_L3_OK, L4_OK */
 #define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
-#define TERN_CAP_RAW_QP			BIT(24)
-#define TERN_CAP_COUNTER_SETS		BIT(25)
-#define TERN_CAP_RSS_TUNNEL		BIT(26)	/* TERN_RSS_F_INNER, TERN_RSS_ESP4 and ESP6 */
-#define TERN_CAP_UD_NO_LOOPBACK		BIT(27)	/* TERN_QP_F_NO_MCAST_LOOPBACK of UD */
-#define TERN_CAP_ECE			BIT(28)	/* TERN_QPM_ECE_MASK */
-#define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
 #define TERN_CAP_CC			BIT(30)	/* congestion control (DCQCN) */
-#define TERN_CAP_APM			BIT(31)	/* automatic path migration */
-#define TERN_CAP_DM_OPS			BIT_ULL(32)
-#define TERN_CAP_UDP_SPORT		BIT_ULL(33)	/* TERN_QPA_UDP_SPORT */
 #define TERN_CAP_ETH_COALESCE		BIT_ULL(34)	/* TERN_ETH_QF_COALESCE */
-#define TERN_CAP_COMP_CNTR		BIT_ULL(35)	/* completion counters */
 
 /* ---- QUERY_PORT ---- */
 struct tern_cmd_query_port {
@@ -303,18 +253,9 @@ struct tern_eqe {
 
 static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
 
+/* Types of events; tern_verbs.h has those of QPs and SRQs. */
 #define TERN_EV_COMPLETION		0
-#define TERN_EV_QP_FATAL		1
-#define TERN_EV_QP_REQ_ERR		2
-#define TERN_EV_QP_ACCESS_ERR		3
-#define TERN_EV_COMM_EST		4
-#define TERN_EV_SQ_DRAINED		5
-#define TERN_EV_QP_LAST_WQE		6
-#define TERN_EV_PATH_MIG		7
-#define TERN_EV_PATH_MIG_ERR		8
 #define TERN_EV_CQ_ERR			9
-#define TERN_EV_SRQ_ERR			10
-#define TERN_EV_SRQ_LIMIT		11
 #define TERN_EV_PORT_CHANGE		12	/* link, speed or MTU changed */
 #define TERN_EV_NUM			13
 

@@ -83,14 +83,7 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_CQE_F_L3_OK		BIT(6)	/* received frame: IPv4 header checksum, or IPv6 */
 #define TERN_CQE_F_L4_OK		BIT(7)	/* received frame: checksum of TCP or UDP */
 
-/* Opcodes of completions that are not TERN_WR_*. */
-#define TERN_RECV_SEND			0x40
-#define TERN_RECV_RDMA_WITH_IMM		0x41
-#define TERN_RECV_TM			0x42	/* message with a tag */
-#define TERN_RECV_TM_NO_TAG		0x43	/* any other message to an SRQ with tags */
-#define TERN_TM_CQE_ADD			0x48
-#define TERN_TM_CQE_DEL			0x49
-#define TERN_TM_CQE_SYNC		0x4a
+/* Opcodes of completions of frames; tern_io.h has those of RDMA. */
 #define TERN_ETH_TX			0x50
 #define TERN_ETH_RX			0x51
 

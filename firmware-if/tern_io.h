@@ -110,6 +110,15 @@ static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
 #define TERN_WR_BIND_MW			0x0c	/* tern_bind_seg */
 #define TERN_WR_REG_MR			0x0d	/* tern_reg_seg, privileged PDs only */
 
+/* Opcodes of completions of receives and of operations on tags. */
+#define TERN_RECV_SEND			0x40
+#define TERN_RECV_RDMA_WITH_IMM		0x41
+#define TERN_RECV_TM			0x42	/* message with a tag */
+#define TERN_RECV_TM_NO_TAG		0x43	/* any other message to an SRQ with tags */
+#define TERN_TM_CQE_ADD			0x48
+#define TERN_TM_CQE_DEL			0x49
+#define TERN_TM_CQE_SYNC		0x4a
+
 struct tern_rdma_seg {
 	__le64	raddr;
 	__le32	rkey;

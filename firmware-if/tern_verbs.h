@@ -52,6 +52,49 @@
 #define TERN_CMD_MODIFY_COMP_CNTR	0x56
 #define TERN_CMD_ATTACH_COMP_CNTR	0x57
 
+/* Capabilities of the RDMA engine. */
+#define TERN_CAP_RC			BIT(0)
+#define TERN_CAP_UC			BIT(1)
+#define TERN_CAP_UD			BIT(2)
+#define TERN_CAP_XRC			BIT(3)
+#define TERN_CAP_SRQ			BIT(4)
+#define TERN_CAP_SRQ_RESIZE		BIT(5)
+#define TERN_CAP_ATOMIC			BIT(6)
+#define TERN_CAP_MW_TYPE_1		BIT(7)
+#define TERN_CAP_MW_TYPE_2A		BIT(8)
+#define TERN_CAP_MW_TYPE_2B		BIT(9)
+#define TERN_CAP_DM			BIT(10)
+#define TERN_CAP_FRWR			BIT(11)	/* REG_MR, LOCAL_INV, SEND_WITH_INV */
+#define TERN_CAP_RESIZE_CQ		BIT(12)
+#define TERN_CAP_IGNORE_OVERRUN		BIT(14)
+#define TERN_CAP_REREG_MR		BIT(15)
+#define TERN_CAP_FLUSH			BIT(16)
+#define TERN_CAP_ATOMIC_WRITE		BIT(17)
+#define TERN_CAP_MCAST			BIT(18)
+#define TERN_CAP_ODP			BIT(20)
+#define TERN_CAP_RAW_QP			BIT(24)
+#define TERN_CAP_COUNTER_SETS		BIT(25)
+#define TERN_CAP_RSS_TUNNEL		BIT(26)	/* TERN_RSS_F_INNER, TERN_RSS_ESP4 and ESP6 */
+#define TERN_CAP_UD_NO_LOOPBACK		BIT(27)	/* TERN_QP_F_NO_MCAST_LOOPBACK of UD */
+#define TERN_CAP_ECE			BIT(28)	/* TERN_QPM_ECE_MASK */
+#define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
+#define TERN_CAP_APM			BIT(31)	/* automatic path migration */
+#define TERN_CAP_DM_OPS			BIT_ULL(32)
+#define TERN_CAP_UDP_SPORT		BIT_ULL(33)	/* TERN_QPA_UDP_SPORT */
+#define TERN_CAP_COMP_CNTR		BIT_ULL(35)	/* completion counters */
+
+/* Types of events. */
+#define TERN_EV_QP_FATAL		1
+#define TERN_EV_QP_REQ_ERR		2
+#define TERN_EV_QP_ACCESS_ERR		3
+#define TERN_EV_COMM_EST		4
+#define TERN_EV_SQ_DRAINED		5
+#define TERN_EV_QP_LAST_WQE		6
+#define TERN_EV_PATH_MIG		7
+#define TERN_EV_PATH_MIG_ERR		8
+#define TERN_EV_SRQ_ERR			10
+#define TERN_EV_SRQ_LIMIT		11
+
 /* ---- SET_GID: writes an entry of the GID table, or clears it (valid 0) ---- */
 struct tern_cmd_set_gid {
 	__le16	index;

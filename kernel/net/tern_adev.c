@@ -2,6 +2,7 @@
 /* The auxiliary device that the RDMA driver binds to, and what else only that driver uses. */
 
 #include <linux/auxiliary_bus.h>
+#include <linux/cpumask.h>
 #include <linux/idr.h>
 #include <linux/slab.h>
 
@@ -16,6 +17,20 @@ static void tern_adev_release(struct device *dev)
 
 	ida_free(&tern_adev_ida, adev->adev.id);
 	kfree(adev);
+}
+
+/* What the RDMA driver needs of the capabilities. */
+static void tern_adev_fill_core(struct tern_dev *tdev)
+{
+	struct tern_core *core = &tdev->core;
+
+	core->dm_size = min_t(u64, le64_to_cpu(tdev->caps.dm_size),
+			      pci_resource_len(core->pdev, TERN_BAR_DM));
+	core->dm_phys = core->dm_size ?
+			pci_resource_start(core->pdev, TERN_BAR_DM) : 0;
+	/* The other vectors are for channels of the netdev. */
+	core->num_comp_vectors = min(tern_num_comp_vectors(tdev->num_vectors),
+				     num_online_cpus());
 }
 
 /* Failure is not fatal: the network device works without an RDMA device. */
@@ -33,6 +48,7 @@ void tern_adev_add(struct tern_dev *tdev)
 	if (id < 0)
 		goto free_adev;
 
+	tern_adev_fill_core(tdev);
 	adev->core = &tdev->core;
 	adev->adev.name = TERN_AUX_RDMA_NAME;
 	adev->adev.id = id;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Admin queue rings: many commands in flight, answered in any order. */
 
+#include <linux/array_size.h>
 #include <linux/errno.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
@@ -13,39 +14,28 @@
 /* Timeout of a command. */
 #define TERN_CMD_TIMEOUT	(30 * HZ)
 
-/* A device that polls answers most commands in this time: less than an interrupt takes. */
-#define TERN_AQ_POLL_NS		(20 * NSEC_PER_USEC)
-
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
 
 /* Translates the TERN_ST_* of an admin command to a negative errno. */
 int tern_status_to_errno(u16 status)
 {
-	switch (status) {
-	case TERN_ST_OK:
-		return 0;
-	case TERN_ST_BAD_OPCODE:
-	case TERN_ST_BAD_VERSION:
-	case TERN_ST_NOT_SUPPORTED:
-		return -EOPNOTSUPP;
-	case TERN_ST_BAD_LENGTH:
-	case TERN_ST_BAD_PARAM:
-	case TERN_ST_BAD_STATE:
-		return -EINVAL;
-	case TERN_ST_BAD_HANDLE:
-		return -ENOENT;
-	case TERN_ST_BUSY:
-		return -EBUSY;
-	case TERN_ST_NO_RESOURCE:
-	case TERN_ST_NO_MEMORY:
-		return -ENOMEM;
-	case TERN_ST_DMA_ERROR:
-		return -EFAULT;
-	case TERN_ST_DENIED:
-		return -EPERM;
-	default:
-		return -EIO;
-	}
+	static const int map[] = {
+		[TERN_ST_OK] = 0,
+		[TERN_ST_BAD_OPCODE] = -EOPNOTSUPP,
+		[TERN_ST_BAD_VERSION] = -EOPNOTSUPP,
+		[TERN_ST_BAD_LENGTH] = -EINVAL,
+		[TERN_ST_BAD_PARAM] = -EINVAL,
+		[TERN_ST_BAD_HANDLE] = -ENOENT,
+		[TERN_ST_BAD_STATE] = -EINVAL,
+		[TERN_ST_BUSY] = -EBUSY,
+		[TERN_ST_NO_RESOURCE] = -ENOMEM,
+		[TERN_ST_NO_MEMORY] = -ENOMEM,
+		[TERN_ST_NOT_SUPPORTED] = -EOPNOTSUPP,
+		[TERN_ST_DMA_ERROR] = -EFAULT,
+		[TERN_ST_DENIED] = -EPERM,
+	};
+
+	return status < ARRAY_SIZE(map) ? map[status] : -EIO;
 }
 
 void tern_aq_init(struct tern_dev *tdev)
@@ -264,9 +254,15 @@ static bool tern_aq_arm(struct tern_aq *aq)
 	return n;
 }
 
+/* Whether the device polls for commands. */
+static bool tern_aq_polled(const struct tern_aq *aq)
+{
+	return le32_to_cpu(READ_ONCE(aq->mem->record.status)) & TERN_AQ_ST_POLLED;
+}
+
 /*
- * Processes pending answers. Returns whether there were any, or whether some were
- * processed before their interrupt arrived. Any context.
+ * Processes pending answers. Returns whether there were any since the last interrupt.
+ * Any context.
  */
 bool tern_aq_reap(struct tern_dev *tdev)
 {
@@ -275,7 +271,8 @@ bool tern_aq_reap(struct tern_dev *tdev)
 	bool any;
 
 	spin_lock_irqsave(&aq->lock, flags);
-	any = tern_aq_take(aq) || aq->early;
+	any = tern_aq_take(aq);
+	any |= aq->early;
 	aq->early = false;
 	if (aq->ci != aq->tail)
 		any |= tern_aq_arm(aq);
@@ -339,8 +336,8 @@ int tern_aq_overrun(struct tern_dev *tdev)
  */
 static bool tern_aq_try_claim(struct tern_dev *tdev, struct tern_aq_waiter *waiter)
 {
+	struct list_head *waiters = &tdev->aq.waiters;
 	struct tern_aq *aq = &tdev->aq;
-	struct list_head *waiters = &aq->waiters;
 	unsigned long flags;
 	bool settled = true;
 
@@ -433,12 +430,6 @@ void tern_aq_release(struct tern_aq *aq, unsigned int index)
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
-/* Whether the device polls for commands. */
-static bool tern_aq_polled(const struct tern_aq *aq)
-{
-	return le32_to_cpu(READ_ONCE(aq->mem->record.status)) & TERN_AQ_ST_POLLED;
-}
-
 /* Submits the command in the mailbox of slot @index. */
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len)
@@ -472,9 +463,10 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		.out_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, out)),
 	};
 	slot->state = TERN_CMD_SUBMITTED;
+	aq->tail++;
 	/* The device reads tail first, then the entry and the mailbox. */
 	dma_wmb();
-	WRITE_ONCE(aq->mem->record.tail, cpu_to_le32(++aq->tail));
+	WRITE_ONCE(aq->mem->record.tail, cpu_to_le32(aq->tail));
 	/* The device clears the bit, issues a full barrier and reads tail. */
 	dma_mb();
 	if (!tern_aq_polled(aq)) {
@@ -485,6 +477,9 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 unlock:
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
+
+/* A device that polls answers most commands in this time: less than an interrupt takes. */
+#define TERN_AQ_POLL_NS		(20 * NSEC_PER_USEC)
 
 /*
  * Polls for the answer while the device polls for commands, then requests an

@@ -12,6 +12,8 @@
 #define TERN_RESET_TIMEOUT_US	(10 * USEC_PER_SEC)
 #define TERN_RESET_POLL_US	1000
 #define TERN_HEALTH_INTERVAL	HZ
+/* Size of the asynchronous queue. Events that do not fit wait in the device. */
+#define TERN_ASYNC_EQ_LOG_SIZE	8
 
 static u32 tern_read(struct tern_dev *tdev, u32 reg)
 {
@@ -42,7 +44,7 @@ void tern_health_work(struct work_struct *work)
 		return;
 	/* Finds answers and events whose interrupt was lost. */
 	tern_aq_reap(tdev);
-	if (tern_async_eq_pending(tdev))
+	if (tern_eq_pending(&tdev->async_eq))
 		schedule_work(&tdev->async_work);
 	schedule_delayed_work(&tdev->health_work, TERN_HEALTH_INTERVAL);
 }
@@ -105,23 +107,16 @@ static int tern_hw_enable(struct tern_dev *tdev)
 static int tern_hw_query_caps(struct tern_dev *tdev)
 {
 	struct tern_rsp_caps *caps = &tdev->caps;
-	struct tern_core *core = &tdev->core;
 	int err;
 
-	err = tern_cmd_exec(core, TERN_CMD_QUERY_CAPS, NULL, 0, caps, sizeof(*caps));
+	err = tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_CAPS, NULL, 0, caps,
+			    sizeof(*caps));
 	if (err)
 		return err;
 	if (!caps->max_eth_queues || caps->num_ports < TERN_ETH_PORT)
 		return -EOPNOTSUPP;
 
 	caps->fw_name[sizeof(caps->fw_name) - 1] = '\0';
-	core->dm_size = min_t(u64, le64_to_cpu(caps->dm_size),
-			      pci_resource_len(core->pdev, TERN_BAR_DM));
-	core->dm_phys = core->dm_size ?
-			pci_resource_start(core->pdev, TERN_BAR_DM) : 0;
-	/* The other vectors are for channels of the netdev. */
-	core->num_comp_vectors = min(tern_num_comp_vectors(tdev->num_vectors),
-				     num_online_cpus());
 	return 0;
 }
 
@@ -137,8 +132,9 @@ int tern_alloc_vectors(struct tern_dev *tdev)
 	/* For admin, then for channels, which share the others with RDMA. */
 	unsigned int want = 1 + max(num_online_cpus() + 1, TERN_MAX_CHANNELS);
 	struct pci_dev *pdev = tdev->core.pdev;
-	int i, n = pci_alloc_irq_vectors(pdev, 1, want, PCI_IRQ_MSIX);
+	int i, n;
 
+	n = pci_alloc_irq_vectors(pdev, 1, want, PCI_IRQ_MSIX);
 	if (n < 0)
 		return n;
 	tdev->num_vectors = n;
@@ -165,7 +161,9 @@ int tern_hw_up(struct tern_dev *tdev)
 	err = tern_aq_alloc(tdev);
 	if (err)
 		return err;
-	err = tern_async_eq_alloc(tdev);
+	/* The handler of the interrupt reads the queue. */
+	err = tern_eq_alloc_buf(tdev, &tdev->async_eq, sizeof(struct tern_eqe),
+				TERN_ASYNC_EQ_LOG_SIZE);
 	if (err)
 		goto free_aq;
 	err = pci_request_irq(pdev, 0, tern_admin_irq, NULL, tdev,
@@ -181,7 +179,7 @@ int tern_hw_up(struct tern_dev *tdev)
 	err = tern_hw_query_caps(tdev);
 	if (err)
 		goto kill;
-	err = tern_async_eq_start(tdev);
+	err = tern_eq_cmd_create(&tdev->async_eq, TERN_EQ_ASYNC);
 	if (err)
 		goto kill;
 
@@ -198,7 +196,7 @@ reset:
 	cancel_work_sync(&tdev->async_work);
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 free_async_eq:
-	tern_async_eq_free(tdev);
+	tern_buf_free(tdev, &tdev->async_eq.buf);
 free_aq:
 	tern_aq_free(tdev);
 	return err;
@@ -210,7 +208,7 @@ void tern_hw_down(struct tern_dev *tdev)
 	struct pci_dev *pdev = tdev->core.pdev;
 
 	clear_bit(TERN_DEV_UP, &tdev->flags);
-	tern_async_eq_stop(tdev);
+	tern_cmd_destroy(tdev, TERN_CMD_DESTROY_EQ, tdev->async_eq.id);
 	tern_dev_retire(tdev);
 	tern_hw_reset(tdev);
 	pci_clear_master(pdev);
@@ -219,7 +217,7 @@ void tern_hw_down(struct tern_dev *tdev)
 	cancel_delayed_work_sync(&tdev->health_work);
 	cancel_work_sync(&tdev->async_work);
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
-	tern_async_eq_free(tdev);
+	tern_buf_free(tdev, &tdev->async_eq.buf);
 	tern_aq_free(tdev);
 }
 #ifndef TERN_WITHOUT_RESET

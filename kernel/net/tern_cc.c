@@ -6,7 +6,6 @@
 
 #include "tern_dev.h"
 #include "tern_congestion.h"
-#include "tern_devlink.h"
 
 enum {
 	TERN_PARAM_CC = DEVLINK_PARAM_GENERIC_ID_MAX + 1,	/* the first */

@@ -54,6 +54,29 @@ unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
 
 #endif
 /*
+ * Whether the caller frees memory afterwards, also if the command fails. A
+ * command that gives memory to the device changes nothing if it is not submitted.
+ */
+static bool tern_cmd_frees_memory(u16 opcode)
+{
+	switch (opcode) {
+	case TERN_CMD_DESTROY_EQ:
+	case TERN_CMD_DESTROY_CQ:
+	case TERN_CMD_DESTROY_ETH_QUEUE:
+#ifndef TERN_WITHOUT_VERBS
+	case TERN_CMD_DESTROY_MR:
+	case TERN_CMD_DESTROY_QP:
+	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
+	case TERN_CMD_DESTROY_SRQ:
+	case TERN_CMD_DESTROY_COMP_CNTR:
+#endif
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
  * Whether a command gives memory to the device or takes it back. If such a
  * command is not answered, the owner of the memory is unknown.
  */
@@ -61,29 +84,21 @@ bool tern_cmd_moves_memory(u16 opcode)
 {
 	switch (opcode) {
 	case TERN_CMD_CREATE_EQ:
-	case TERN_CMD_DESTROY_EQ:
 	case TERN_CMD_CREATE_CQ:
-	case TERN_CMD_DESTROY_CQ:
 	case TERN_CMD_CREATE_ETH_QUEUE:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
 #ifndef TERN_WITHOUT_VERBS
 	case TERN_CMD_RESIZE_CQ:
 	case TERN_CMD_CREATE_MR:
-	case TERN_CMD_DESTROY_MR:
 	case TERN_CMD_UPDATE_PAGES:
 	case TERN_CMD_REREG_MR:
 	case TERN_CMD_CREATE_QP:
-	case TERN_CMD_DESTROY_QP:
-	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
 	case TERN_CMD_CREATE_SRQ:
-	case TERN_CMD_DESTROY_SRQ:
 	case TERN_CMD_MODIFY_SRQ:
 	case TERN_CMD_CREATE_COMP_CNTR:
-	case TERN_CMD_DESTROY_COMP_CNTR:
 #endif
 		return true;
 	default:
-		return false;
+		return tern_cmd_frees_memory(opcode);
 	}
 }
 
@@ -105,29 +120,6 @@ static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcod
 	 */
 	tern_aq_leave(aq);
 	return -ETIMEDOUT;
-}
-
-/*
- * Whether the caller frees memory afterwards, also if the command fails. A
- * command that gives memory to the device changes nothing if it is not submitted.
- */
-static bool tern_cmd_frees_memory(u16 opcode)
-{
-	switch (opcode) {
-	case TERN_CMD_DESTROY_EQ:
-	case TERN_CMD_DESTROY_CQ:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
-#ifndef TERN_WITHOUT_VERBS
-	case TERN_CMD_DESTROY_MR:
-	case TERN_CMD_DESTROY_QP:
-	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
-	case TERN_CMD_DESTROY_SRQ:
-	case TERN_CMD_DESTROY_COMP_CNTR:
-#endif
-		return true;
-	default:
-		return false;
-	}
 }
 
 /*
@@ -173,23 +165,15 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 	return slot->err;
 }
 
-/**
- * tern_cmd_exec() - execute an admin command and wait for its completion
- * @core: the PCI function
- * @opcode: TERN_CMD_*
- * @in: command payload, may be NULL if @in_len is 0
- * @in_len: size of @in in bytes, up to TERN_CMD_MAX_LEN
- * @out: buffer for the reply, may be NULL if @out_len is 0
- * @out_len: size of @out in bytes, up to TERN_CMD_MAX_LEN; bytes that the
- *	device does not write are zeroed
+/*
+ * Executes an admin command and waits for its completion, up to a minute, or longer
+ * while the device is busy with the commands of earlier callers. Bytes of @out that the
+ * device does not write are zeroed. Process context.
  *
- * Process context. Sleeps up to a minute, longer while the device is busy with
- * the commands of earlier callers. Safe to call concurrently.
- *
- * Return: 0 on success; the errno of the device's status, see
- * tern_status_to_errno(); -ETIMEDOUT if no slot became free, or without an
- * answer: the device may still execute the command, unless the command moves
- * memory, in which case the device was stopped; -EIO if the device is dead.
+ * Returns 0; the errno of the device's status, see tern_status_to_errno(); -ETIMEDOUT
+ * if no slot became free, or without an answer: the device may still execute the
+ * command, unless the command moves memory, in which case the device was stopped; -EIO
+ * if the device is dead.
  */
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len)

@@ -26,11 +26,13 @@ struct tern_core {
 	const struct tern_rsp_caps *caps;	/* reply of QUERY_CAPS, little-endian */
 	phys_addr_t uar_phys;	/* physical address of BAR2 */
 	void __iomem *uar_kernel;	/* mapping of doorbell page 0 */
+	unsigned int page_shift;	/* log2 of the doorbell page stride and of the DM granule */
+#ifndef TERN_WITHOUT_VERBS
 	phys_addr_t dm_phys;	/* physical address of BAR4, 0 without device memory */
 	u64 dm_size;	/* size of device memory in bytes */
-	unsigned int page_shift;	/* log2 of the doorbell page stride and of the DM granule */
 	/* Number of completion vectors that tern_eq_create() accepts. */
 	unsigned int num_comp_vectors;
+#endif
 #ifndef TERN_WITHOUT_PTP
 	/*
 	 * Page with the state of the PTP clock, which processes may map; NULL without a PTP
@@ -53,7 +55,6 @@ u32 tern_eq_number(const struct tern_eq *eq);
 #define TERN_CORE_EV_DEAD	0x10000UL
 
 void tern_ring(struct tern_core *core, u32 command, u32 number);
-u64 tern_read_clock(struct tern_core *core);
 
 #ifndef TERN_WITHOUT_VERBS
 #define TERN_AUX_RDMA_NAME	"rdma"
@@ -67,6 +68,18 @@ struct tern_adev {
 static inline struct tern_core *tern_adev_core(struct auxiliary_device *adev)
 {
 	return container_of(adev, struct tern_adev, adev)->core;
+}
+
+/* MSI-X vector of completion vector @comp if @num_vectors were granted. */
+static inline unsigned int tern_comp_to_msix(unsigned int comp, unsigned int num_vectors)
+{
+	/* Vector 0 is for admin and events, 1.. for channels, 2.. also for RDMA. */
+	return num_vectors > 2 ? 2 + comp : num_vectors - 1;
+}
+
+static inline unsigned int tern_num_comp_vectors(unsigned int num_vectors)
+{
+	return num_vectors > 2 ? num_vectors - 2 : 1;
 }
 
 /* tern_adev.c */

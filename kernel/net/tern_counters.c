@@ -3,7 +3,6 @@
 
 #include <linux/netdevice.h>
 
-#include "tern_counts.h"
 #include "tern_net.h"
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
@@ -77,7 +76,6 @@ int tern_net_query_counters(struct tern_net *net, u64 *counters)
 	return err;
 }
 
-#ifndef TERN_WITHOUT_RESET
 /*
  * Called before a reset, which clears the device's counters. For a dead device the
  * values read last remain.
@@ -101,7 +99,6 @@ void tern_net_thaw_counters(struct tern_net *net)
 	mutex_unlock(&net->counters_lock);
 }
 
-#endif
 static void tern_net_stats_work(struct work_struct *work)
 {
 	struct tern_net *net = container_of(work, struct tern_net, stats_work);

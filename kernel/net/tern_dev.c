@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Doorbell, clock and health of the PCI function. */
+/* Doorbell and health of the PCI function. */
 
 #include <linux/io.h>
-#include <linux/io-64-nonatomic-lo-hi.h>
 
 #include "tern_dev.h"
 
@@ -14,20 +13,6 @@ void tern_ring(struct tern_core *core, u32 command, u32 number)
 	       core->uar_kernel + TERN_UAR_DB);
 }
 EXPORT_SYMBOL_GPL(tern_ring);
-
-/* Reads the device clock in ns. Any context but NMI. */
-u64 tern_read_clock(struct tern_core *core)
-{
-	struct tern_dev *tdev = core_to_tdev(core);
-	unsigned long flags;
-	u64 clock;
-
-	spin_lock_irqsave(&tdev->clock_lock, flags);
-	clock = lo_hi_readq(tdev->regs + TERN_REG_CLOCK_LO);
-	spin_unlock_irqrestore(&tdev->clock_lock, flags);
-	return clock;
-}
-EXPORT_SYMBOL_GPL(tern_read_clock);
 
 /*
  * Declares the device dead for reason TERN_FATAL_*: stops DMA, fails commands,

@@ -14,6 +14,7 @@
 #include <linux/workqueue.h>
 #include <net/devlink.h>
 
+#include "tern_aq_record.h"
 #include "tern_core.h"
 #include "tern_hw.h"
 
@@ -158,8 +159,6 @@ struct tern_dev {
 	struct dentry *debugfs;	/* debugfs directory of the function */
 #endif
 	struct blocking_notifier_head events;	/* listeners for asynchronous events */
-	/* Serializes clock reads: reading the low word latches the high word. */
-	spinlock_t clock_lock;
 	spinlock_t dead_lock;	/* makes setting TERN_DEV_DEAD and its consequences atomic */
 #ifndef TERN_WITHOUT_VERBS
 	struct tern_adev *adev;	/* auxiliary device, NULL if there is none */
@@ -257,24 +256,26 @@ struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 				  void *context);
 
 /* tern_event.c */
-int tern_async_eq_alloc(struct tern_dev *tdev);
-void tern_async_eq_free(struct tern_dev *tdev);
-int tern_async_eq_start(struct tern_dev *tdev);
-void tern_async_eq_stop(struct tern_dev *tdev);
-bool tern_async_eq_pending(struct tern_dev *tdev);
 irqreturn_t tern_admin_irq(int irq, void *data);
 void tern_async_work(struct work_struct *work);
 
+/* tern_devlink.c */
+struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev);
+int tern_devlink_port_register(struct tern_dev *tdev);
+int tern_devlink_register(struct tern_dev *tdev);
+void tern_devlink_unregister(struct tern_dev *tdev);
+
+#ifndef TERN_WITHOUT_CC
+/* tern_cc.c */
+int tern_cc_register(struct tern_dev *tdev);
+void tern_cc_unregister(struct tern_dev *tdev);
+
+#endif
 /* tern_bringup.c */
 void tern_health_work(struct work_struct *work);
 int tern_alloc_vectors(struct tern_dev *tdev);
 int tern_hw_up(struct tern_dev *tdev);
 void tern_hw_down(struct tern_dev *tdev);
-#ifndef TERN_WITHOUT_RESET
-void tern_dev_down(struct tern_dev *tdev);
-int tern_dev_up(struct tern_dev *tdev);
-int tern_dev_recover(struct tern_dev *tdev);
-#endif
 
 #ifndef TERN_WITHOUT_VERBS
 /* tern_adev.c */
@@ -283,11 +284,14 @@ void tern_adev_del(struct tern_dev *tdev);
 
 #endif
 #ifndef TERN_WITHOUT_RESET
+void tern_dev_down(struct tern_dev *tdev);
+int tern_dev_up(struct tern_dev *tdev);
+int tern_dev_recover(struct tern_dev *tdev);
 
 /* tern_reset.c */
 extern const struct pci_error_handlers tern_err_handler;
 extern const struct dev_pm_ops tern_pm_ops;
 void tern_shutdown(struct pci_dev *pdev);
-#endif
 
+#endif
 #endif /* TERN_DEV_H */

@@ -2,7 +2,6 @@
 /* devlink: device information and the port. */
 
 #include "tern_dev.h"
-#include "tern_devlink.h"
 #ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
 #endif
@@ -22,33 +21,15 @@ static const struct devlink_ops tern_devlink_ops = {
 };
 
 /*
- * Allocates a zeroed device structure with its devlink instance. Returns NULL
- * without memory.
+ * Allocates a zeroed device structure, NULL without memory. The lock of its devlink
+ * instance serializes bring-up and teardown.
  */
 struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev)
 {
 	struct devlink *devlink;
 
 	devlink = devlink_alloc(&tern_devlink_ops, sizeof(struct tern_dev), &pdev->dev);
-	if (!devlink)
-		return NULL;
-	return devlink_priv(devlink);
-}
-
-void tern_devlink_free(struct tern_dev *tdev)
-{
-	devlink_free(priv_to_devlink(tdev));
-}
-
-/* Serializes bring-up and teardown of the device. */
-void tern_devlink_lock(struct tern_dev *tdev)
-{
-	devl_lock(priv_to_devlink(tdev));
-}
-
-void tern_devlink_unlock(struct tern_dev *tdev)
-{
-	devl_unlock(priv_to_devlink(tdev));
+	return devlink ? devlink_priv(devlink) : NULL;
 }
 
 /*
@@ -71,39 +52,23 @@ int tern_devlink_port_register(struct tern_dev *tdev)
 	return err;
 }
 
-void tern_devlink_port_unregister(struct tern_dev *tdev)
-{
-	devl_port_unregister(&tdev->devlink_port);
-}
-
-/* Makes the instance visible, as the last step of probe. Devlink lock held. */
+/* Makes the instance visible, which never fails. The last step of probe. Devlink lock held. */
 int tern_devlink_register(struct tern_dev *tdev)
 {
-	struct devlink *devlink = priv_to_devlink(tdev);
-	int err = 0;
-
 #ifndef TERN_WITHOUT_RESET
-	err = tern_health_register(tdev);
+	int err = tern_health_register(tdev);
+
 	if (err)
 		return err;
 #endif
 #ifndef TERN_WITHOUT_CC
 	err = tern_cc_register(tdev);
-	if (err)
-		goto unregister_health;
+	if (err) {
+		tern_health_unregister(tdev);
+		return err;
+	}
 #endif
-	err = devl_register(devlink);
-	if (!err)
-		return 0;
-
-#ifndef TERN_WITHOUT_CC
-	tern_cc_unregister(tdev);
-unregister_health:
-#endif
-#ifndef TERN_WITHOUT_RESET
-	tern_health_unregister(tdev);
-#endif
-	return err;
+	return devl_register(priv_to_devlink(tdev));
 }
 
 /* First step of removal. No recovery runs or starts after this returned. */

@@ -168,11 +168,9 @@ struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 	return tern_eq_start(eq, TERN_EQ_COMPLETION, tern_comp_irq, "comp");
 }
 
-/**
- * tern_eq_destroy() - destroy an event queue
- * @eq: the queue; no completion queue may be mapped to it, and nobody takes entries
- *
- * Process context. No handler runs after this returned.
+/*
+ * No completion queue is mapped to the queue, and nobody takes entries. No handler runs
+ * after this returned. Process context.
  */
 void tern_eq_destroy(struct tern_eq *eq)
 {

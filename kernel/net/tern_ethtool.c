@@ -14,70 +14,6 @@ static void tern_get_drvinfo(struct net_device *netdev,
 		sizeof(info->fw_version));
 }
 
-/* Log2 of the largest ring, which needs a completion queue of its size. */
-static u8 tern_ring_log_max(const struct tern_net *net)
-{
-	return clamp(ilog2(le32_to_cpu(net->tdev->caps.max_cqe) | 1), TERN_RING_LOG_MIN,
-		     TERN_RING_LOG_MAX);
-}
-
-static void tern_get_ringparam(struct net_device *netdev,
-			       struct ethtool_ringparam *ring,
-			       struct kernel_ethtool_ringparam *kernel_ring,
-			       struct netlink_ext_ack *extack)
-{
-	struct tern_net *net = netdev_priv(netdev);
-
-	ring->rx_max_pending = BIT(tern_ring_log_max(net));
-	ring->rx_pending = BIT(net->config.rx_log_size);
-	ring->tx_max_pending = BIT(tern_ring_log_max(net));
-	ring->tx_pending = BIT(net->config.tx_log_size);
-}
-
-static int tern_set_ringparam(struct net_device *netdev,
-			      struct ethtool_ringparam *ring,
-			      struct kernel_ethtool_ringparam *kernel_ring,
-			      struct netlink_ext_ack *extack)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config;
-
-	config = net->config;
-	if (ring->rx_pending < BIT(TERN_RING_LOG_MIN) ||
-	    ring->tx_pending < BIT(TERN_RING_LOG_MIN)) {
-		NL_SET_ERR_MSG_MOD(extack, "a ring has at least 64 descriptors");
-		return -EINVAL;
-	}
-	config.rx_log_size = order_base_2(ring->rx_pending);
-	config.tx_log_size = order_base_2(ring->tx_pending);
-	if (config.rx_log_size == net->config.rx_log_size &&
-	    config.tx_log_size == net->config.tx_log_size)
-		return 0;
-	return tern_net_reconfigure(net, &config);
-}
-
-static void tern_get_channels(struct net_device *netdev,
-			      struct ethtool_channels *channels)
-{
-	struct tern_net *net = netdev_priv(netdev);
-
-	channels->max_combined = tern_max_channels(net);
-	channels->combined_count = net->config.channels;
-}
-
-static int tern_set_channels(struct net_device *netdev, struct ethtool_channels *channels)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	struct tern_net_config config;
-
-	config = net->config;
-	/* The core has compared it with the maximum, the table and the rules. */
-	config.channels = channels->combined_count;
-	if (config.channels == net->config.channels)
-		return 0;
-	return tern_net_reconfigure(net, &config);
-}
-
 static int tern_get_link_ksettings(struct net_device *netdev,
 				   struct ethtool_link_ksettings *settings)
 {
@@ -96,13 +32,6 @@ static int tern_get_link_ksettings(struct net_device *netdev,
 		settings->base.duplex = DUPLEX_FULL;
 	}
 	return 0;
-}
-
-static u32 tern_get_rx_ring_count(struct net_device *netdev)
-{
-	struct tern_net *net = netdev_priv(netdev);
-
-	return net->config.channels;
 }
 
 #ifndef TERN_WITHOUT_STEERING
@@ -124,6 +53,18 @@ static int tern_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info)
 
 #endif
 const struct ethtool_ops tern_ethtool_ops = {
+	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
+	.rxfh_indir_space	= TERN_RSS_ENTRIES,
+	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
+	.get_ringparam		= tern_get_ringparam,
+	.set_ringparam		= tern_set_ringparam,
+	.get_channels		= tern_get_channels,
+	.set_channels		= tern_set_channels,
+	.get_rx_ring_count	= tern_get_rx_ring_count,
+	.get_rxfh_indir_size	= tern_get_rxfh_size,
+	.get_rxfh_key_size	= tern_get_rxfh_key_size,
+	.get_rxfh		= tern_get_rxfh,
+	.set_rxfh		= tern_set_rxfh,
 #ifndef TERN_WITHOUT_COALESCE
 	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
 				     ETHTOOL_COALESCE_MAX_FRAMES |
@@ -131,9 +72,6 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_coalesce		= tern_get_coalesce,
 	.set_coalesce		= tern_set_coalesce,
 #endif
-	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
-	.rxfh_indir_space	= TERN_RSS_ENTRIES,
-	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
 #ifndef TERN_WITHOUT_STEERING
 	.rxfh_priv_size		= sizeof(struct tern_rss),
 	.rxfh_max_num_contexts	= TERN_MAX_RSS,
@@ -147,10 +85,6 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.modify_rxfh_context	= tern_modify_rxfh_context,
 	.remove_rxfh_context	= tern_remove_rxfh_context,
 #endif
-	.get_drvinfo		= tern_get_drvinfo,
-	.get_link		= ethtool_op_get_link,
-	.get_ringparam		= tern_get_ringparam,
-	.set_ringparam		= tern_set_ringparam,
 #ifndef TERN_WITHOUT_STATS
 	.get_strings		= tern_get_strings,
 	.get_ethtool_stats	= tern_get_ethtool_stats,
@@ -158,17 +92,12 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_eth_mac_stats	= tern_get_eth_mac_stats,
 	.get_rmon_stats		= tern_get_rmon_stats,
 #endif
-	.get_channels		= tern_get_channels,
-	.set_channels		= tern_set_channels,
-	.get_rx_ring_count	= tern_get_rx_ring_count,
-	.get_rxfh_indir_size	= tern_get_rxfh_size,
-	.get_rxfh_key_size	= tern_get_rxfh_key_size,
-	.get_rxfh		= tern_get_rxfh,
-	.set_rxfh		= tern_set_rxfh,
+	.get_drvinfo		= tern_get_drvinfo,
+	.get_link		= ethtool_op_get_link,
+	.get_link_ksettings	= tern_get_link_ksettings,
 #ifdef TERN_WITHOUT_PTP
 	.get_ts_info		= ethtool_op_get_ts_info,
 #else
 	.get_ts_info		= tern_get_ts_info,
 #endif
-	.get_link_ksettings	= tern_get_link_ksettings,
 };

@@ -4,16 +4,11 @@
 #include <linux/ethtool.h>
 #include <net/netdev_queues.h>
 
-#include "tern_counts.h"
 #include "tern_net.h"
 
 /* Indices of values in tern_ethtool_stats. Those of the device come first. */
-#ifndef TERN_WITHOUT_XDP
 #define TERN_STAT_RX(counter)	(TERN_ETH_CNT_NUM + (counter))
-#endif
-#ifndef TERN_WITHOUT_STEERING
 #define TERN_STAT_RULES		TERN_STAT_RX(TERN_RX_STAT_NUM)
-#endif
 
 /* Statistics that have no standard. */
 static const struct {
@@ -25,16 +20,12 @@ static const struct {
 	{ "hw_rx_flow_dropped", TERN_ETH_CNT_RX_FLOW_DROPPED },
 	{ "hw_rx_csum_errors", TERN_ETH_CNT_RX_CSUM_ERRORS },
 	{ "hw_tx_segmented", TERN_ETH_CNT_TX_SEGMENTED },
-#ifndef TERN_WITHOUT_XDP
 	/* Verdicts of XDP programs. */
 	{ "rx_xdp_drop", TERN_STAT_RX(TERN_RX_STAT_XDP_DROP) },
 	{ "rx_xdp_tx", TERN_STAT_RX(TERN_RX_STAT_XDP_TX) },
 	{ "rx_xdp_redirect", TERN_STAT_RX(TERN_RX_STAT_XDP_REDIRECT) },
-#endif
-#ifndef TERN_WITHOUT_STEERING
 	/* Number of rules that wait for a place in the device (tern_ntuple_sync()). */
 	{ "ntuple_rules_waiting", TERN_STAT_RULES },
-#endif
 };
 
 void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
@@ -57,22 +48,15 @@ int tern_get_sset_count(struct net_device *netdev, int set)
 void tern_get_ethtool_stats(struct net_device *netdev,
 			    struct ethtool_stats *stats, u64 *data)
 {
-	struct tern_net *net = netdev_priv(netdev);
-#ifdef TERN_WITHOUT_XDP
-	u64 value[TERN_ETH_CNT_NUM] = {};
-#else
 	u64 value[TERN_STAT_RX(TERN_RX_STAT_NUM) + 1] = {};
-#endif
+	struct tern_net *net = netdev_priv(netdev);
+	u64 tx[TERN_TX_STAT_NUM] = {};
 	unsigned int i;
 
 	if (tern_net_query_counters(net, value))
 		memset(value, 0, sizeof(value));
-#ifndef TERN_WITHOUT_XDP
-	tern_stats_sum_rx(net, 0, &value[TERN_STAT_RX(0)]);
-#endif
-#ifndef TERN_WITHOUT_STEERING
+	tern_stats_sum(net, 0, tx, &value[TERN_STAT_RX(0)]);
 	value[TERN_STAT_RULES] = net->steer.num_waiting;
-#endif
 	for (i = 0; i < ARRAY_SIZE(tern_ethtool_stats); i++)
 		data[i] = value[tern_ethtool_stats[i].index];
 }
@@ -138,12 +122,10 @@ static void tern_fill_rx(const u64 *count, struct netdev_queue_stats_rx *stats)
 	stats->alloc_fail = count[TERN_RX_STAT_ALLOC_FAIL];
 	stats->csum_unnecessary = count[TERN_RX_STAT_CSUM_UNNECESSARY];
 	stats->csum_none = count[TERN_RX_STAT_CSUM_NONE];
-#ifndef TERN_WITHOUT_HWGRO
 	stats->hw_gro_packets = count[TERN_RX_STAT_GRO_PACKETS];
 	stats->hw_gro_bytes = count[TERN_RX_STAT_GRO_BYTES];
 	stats->hw_gro_wire_packets = count[TERN_RX_STAT_GRO_WIRE_PACKETS];
 	stats->hw_gro_wire_bytes = count[TERN_RX_STAT_GRO_WIRE_BYTES];
-#endif
 }
 
 static void tern_fill_tx(const u64 *count, struct netdev_queue_stats_tx *stats)
@@ -189,8 +171,7 @@ static void tern_get_base_stats(struct net_device *netdev,
 	u64 count_tx[TERN_TX_STAT_NUM] = {};
 	u64 count_rx[TERN_RX_STAT_NUM] = {};
 
-	tern_stats_sum_tx(net, netdev->real_num_tx_queues, count_tx);
-	tern_stats_sum_rx(net, netdev->real_num_rx_queues, count_rx);
+	tern_stats_sum(net, netdev->real_num_tx_queues, count_tx, count_rx);
 	tern_fill_tx(count_tx, tx);
 	tern_fill_rx(count_rx, rx);
 }

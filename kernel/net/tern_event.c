@@ -4,14 +4,6 @@
 #include "tern_dev.h"
 #include "tern_net.h"
 
-/* Size of the asynchronous queue. Events that do not fit wait in the device. */
-#define TERN_ASYNC_EQ_LOG_SIZE	8
-
-bool tern_async_eq_pending(struct tern_dev *tdev)
-{
-	return tern_eq_pending(&tdev->async_eq);
-}
-
 /* Vector 0: answers to commands, asynchronous events, fatal errors. */
 irqreturn_t tern_admin_irq(int irq, void *data)
 {
@@ -23,33 +15,11 @@ irqreturn_t tern_admin_irq(int irq, void *data)
 	 * A spurious interrupt may signal a fatal device error. If there is only one
 	 * vector, completions raise it, too, and the health work must detect errors.
 	 */
-	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
+	if (tern_eq_pending(&tdev->async_eq) || (!answers && tdev->num_vectors > 1))
 		schedule_work(&tdev->async_work);
 	else if (!answers)
 		return IRQ_NONE;
 	return IRQ_HANDLED;
-}
-
-/* Must run before the interrupt is requested: its handler reads the queue. */
-int tern_async_eq_alloc(struct tern_dev *tdev)
-{
-	return tern_eq_alloc_buf(tdev, &tdev->async_eq, sizeof(struct tern_eqe),
-				 TERN_ASYNC_EQ_LOG_SIZE);
-}
-
-void tern_async_eq_free(struct tern_dev *tdev)
-{
-	tern_buf_free(tdev, &tdev->async_eq.buf);
-}
-
-int tern_async_eq_start(struct tern_dev *tdev)
-{
-	return tern_eq_cmd_create(&tdev->async_eq, TERN_EQ_ASYNC);
-}
-
-void tern_async_eq_stop(struct tern_dev *tdev)
-{
-	tern_cmd_destroy(tdev, TERN_CMD_DESTROY_EQ, tdev->async_eq.id);
 }
 
 /* Delivers asynchronous events and reports the device's death. */

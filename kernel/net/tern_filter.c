@@ -3,11 +3,9 @@
 
 #include <linux/etherdevice.h>
 #include <linux/if.h>
-#include <linux/netdevice.h>
 #include <linux/string.h>
 
-#include "tern_filter.h"
-#include "tern_hw.h"
+#include "tern_net.h"
 
 /* Appends all addresses of @list to the filter, or none if one is too many. */
 bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,

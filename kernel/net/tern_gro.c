@@ -9,18 +9,17 @@
 #include <linux/tcp.h>
 #include <net/ip.h>
 
+#include "tern_coalesced.h"
 #include "tern_net.h"
 
 /* RXFCS and XDP need frames as received. */
 netdev_features_t tern_fix_features(struct net_device *netdev,
 				    netdev_features_t features)
 {
-#ifndef TERN_WITHOUT_XDP
 	struct tern_net *net = netdev_priv(netdev);
 
 	if (net->config.xdp)
 		features &= ~NETIF_F_GRO_HW;
-#endif
 	if (features & NETIF_F_RXFCS)
 		features &= ~NETIF_F_GRO_HW;
 	return features;

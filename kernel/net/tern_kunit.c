@@ -4,7 +4,6 @@
 #include <kunit/visibility.h>
 
 #include "tern_dev.h"
-#include "tern_filter.h"
 #ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
 #endif
@@ -44,9 +43,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_ptp_register);
 EXPORT_SYMBOL_IF_KUNIT(tern_ptp_reset);
 EXPORT_SYMBOL_IF_KUNIT(tern_ptp_time);
 #endif
-#ifndef TERN_WITHOUT_VERBS
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
-#endif
 #ifndef TERN_WITHOUT_XSK
 EXPORT_SYMBOL_IF_KUNIT(tern_net_set_xsk_pool);
 EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);

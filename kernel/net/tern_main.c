@@ -6,7 +6,6 @@
 #include <linux/sizes.h>
 
 #include "tern_dev.h"
-#include "tern_devlink.h"
 #ifndef TERN_WITHOUT_RESET
 #include "tern_health.h"
 #endif
@@ -79,7 +78,6 @@ static struct tern_dev *tern_dev_alloc(struct pci_dev *pdev)
 	tdev->core.pdev = pdev;
 	tdev->core.caps = &tdev->caps;
 	tdev->flags = BIT(TERN_DEV_DEAD);
-	spin_lock_init(&tdev->clock_lock);
 	spin_lock_init(&tdev->dead_lock);
 	BLOCKING_INIT_NOTIFIER_HEAD(&tdev->events);
 	INIT_WORK(&tdev->async_work, tern_async_work);
@@ -115,7 +113,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_net_alloc(tdev);
 	if (err)
 		goto free_vectors;
-	tern_devlink_lock(tdev);
+	devl_lock(priv_to_devlink(tdev));
 	err = tern_hw_up(tdev);
 	if (err)
 		goto free_net;
@@ -143,7 +141,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 #ifndef TERN_WITHOUT_DEBUGFS
 	tern_debugfs_add(tdev);
 #endif
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 	return 0;
 
 unregister_net:
@@ -152,11 +150,11 @@ unregister_net:
 #endif
 	tern_net_unregister(tdev->net);
 unregister_port:
-	tern_devlink_port_unregister(tdev);
+	devl_port_unregister(&tdev->devlink_port);
 hw_down:
 	tern_hw_down(tdev);
 free_net:
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 	tern_net_free(tdev->net);
 free_vectors:
 	pci_free_irq_vectors(pdev);
@@ -165,7 +163,7 @@ unmap:
 pci_disable:
 	tern_pci_disable(pdev);
 free_dev:
-	tern_devlink_free(tdev);
+	devlink_free(priv_to_devlink(tdev));
 	return err;
 }
 
@@ -179,20 +177,20 @@ static void tern_remove(struct pci_dev *pdev)
 	tern_debugfs_remove(tdev);
 #endif
 	tern_devlink_unregister(tdev);
-	tern_devlink_lock(tdev);
+	devl_lock(priv_to_devlink(tdev));
 #ifndef TERN_WITHOUT_VERBS
 	tern_adev_del(tdev);
 #endif
 	tern_net_unregister(tdev->net);
-	tern_devlink_port_unregister(tdev);
+	devl_port_unregister(&tdev->devlink_port);
 	if (test_bit(TERN_DEV_UP, &tdev->flags))
 		tern_hw_down(tdev);
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 	tern_net_free(tdev->net);
 	pci_free_irq_vectors(pdev);
 	tern_unmap(tdev);
 	tern_pci_disable(pdev);
-	tern_devlink_free(tdev);
+	devlink_free(priv_to_devlink(tdev));
 }
 
 static const struct pci_device_id tern_pci_tbl[] = {

@@ -20,6 +20,9 @@
 #include <net/xdp_sock.h>
 #endif
 
+#ifndef TERN_WITHOUT_STATS
+#include "tern_counts.h"
+#endif
 #include "tern_dev.h"
 #ifndef TERN_WITHOUT_PTP
 #include "tern_ptp.h"
@@ -379,12 +382,18 @@ void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
 #endif
 
+/* tern_filter.c */
+bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,
+		     struct netdev_hw_addr_list *list);
+void tern_filter_fill(struct tern_cmd_set_rx_filter *filter, unsigned int iff,
+		      bool filters_vlans, struct netdev_hw_addr_list *uc,
+		      struct netdev_hw_addr_list *mc);
+
 /* tern_stats.c */
 void tern_stats_init(struct tern_net *net);
 void tern_stats_read(const struct tern_stats *stats, const u64_stats_t *from,
 		     u64 *sum, unsigned int num);
-void tern_stats_sum_tx(const struct tern_net *net, unsigned int first, u64 *sum);
-void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum);
+void tern_stats_sum(const struct tern_net *net, unsigned int first, u64 *tx, u64 *rx);
 void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
 
 #ifndef TERN_WITHOUT_STATS
@@ -392,10 +401,8 @@ void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats
 void tern_counters_init(struct tern_net *net);
 void tern_counters_exit(struct tern_net *net);
 int tern_net_query_counters(struct tern_net *net, u64 *counters);
-#ifndef TERN_WITHOUT_RESET
 void tern_net_freeze_counters(struct tern_net *net);
 void tern_net_thaw_counters(struct tern_net *net);
-#endif
 void tern_get_all_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
 
 /* tern_ethtool_stats.c */
@@ -430,7 +437,6 @@ unsigned int tern_max_channels(const struct tern_net *net);
 struct tern_queues *tern_queues_alloc(struct tern_net *net,
 				      const struct tern_net_config *config);
 void tern_queues_free(struct tern_net *net, struct tern_queues *queues);
-int tern_net_set_num_queues(struct tern_net *net, unsigned int num);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
 void tern_queues_refill_work(struct work_struct *work);
@@ -524,5 +530,33 @@ int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 #endif
 /* tern_ethtool.c */
 extern const struct ethtool_ops tern_ethtool_ops;
+
+/* tern_ethtool_settings.c */
+int tern_net_set_num_queues(struct tern_net *net, unsigned int num);
+int tern_net_preset_channels(struct tern_net *net, unsigned int channels);
+void tern_queues_set_xps(struct tern_net *net, unsigned int num);
+void tern_get_ringparam(struct net_device *netdev,
+			struct ethtool_ringparam *ring,
+			struct kernel_ethtool_ringparam *kernel_ring,
+			struct netlink_ext_ack *extack);
+int tern_set_ringparam(struct net_device *netdev,
+		       struct ethtool_ringparam *ring,
+		       struct kernel_ethtool_ringparam *kernel_ring,
+		       struct netlink_ext_ack *extack);
+void tern_get_channels(struct net_device *netdev,
+		       struct ethtool_channels *channels);
+int tern_set_channels(struct net_device *netdev, struct ethtool_channels *channels);
+u32 tern_get_rx_ring_count(struct net_device *netdev);
+int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
+		    const struct tern_rss *next);
+int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
+		    const struct tern_rss *next);
+int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
+		   struct netlink_ext_ack *extack);
+u32 tern_get_rxfh_size(struct net_device *netdev);
+u32 tern_get_rxfh_key_size(struct net_device *netdev);
+int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param);
+int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
+		  struct netlink_ext_ack *extack);
 
 #endif /* TERN_NET_H */

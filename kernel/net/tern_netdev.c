@@ -11,7 +11,6 @@
 #include <linux/rtnetlink.h>
 #include <net/netdev_queues.h>
 
-#include "tern_filter.h"
 #include "tern_net.h"
 #include "tern_util.h"
 #ifndef TERN_WITHOUT_XSK
@@ -96,9 +95,7 @@ static int tern_net_stop(struct net_device *netdev)
 
 static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 {
-	struct tern_net *net = netdev_priv(netdev);
-
-	schedule_delayed_work(&net->restart_work, 0);
+	tern_net_fault(netdev_priv(netdev));
 }
 
 static int tern_change_mtu(struct net_device *netdev, int mtu)

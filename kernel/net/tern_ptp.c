@@ -3,6 +3,7 @@
 
 #include <linux/ethtool.h>
 #include <linux/gfp.h>
+#include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/ktime.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
@@ -26,10 +27,22 @@ static struct tern_net *tern_ptp_net(struct ptp_clock_info *info)
 	return container_of(info, struct tern_net, ptp.info);
 }
 
+/* Reads the device clock in ns. Any context but NMI. */
+static u64 tern_ptp_read_clock(struct tern_net *net)
+{
+	unsigned long flags;
+	u64 clock;
+
+	spin_lock_irqsave(&net->ptp.clock_lock, flags);
+	clock = lo_hi_readq(net->tdev->regs + TERN_REG_CLOCK_LO);
+	spin_unlock_irqrestore(&net->ptp.clock_lock, flags);
+	return clock;
+}
+
 static u64 tern_ptp_read_cc(struct cyclecounter *cc)
 {
 	struct tern_net *net = container_of(cc, struct tern_net, ptp.cc);
-	u64 device_ns = tern_read_clock(&net->tdev->core);
+	u64 device_ns = tern_ptp_read_clock(net);
 
 	/* A removed device reads as all ones: time stops. */
 	if (upper_32_bits(device_ns) == U32_MAX)
@@ -114,7 +127,7 @@ static int tern_ptp_gettimex(struct ptp_clock_info *info, struct timespec64 *ts,
 	if (tern_dev_dead(net->tdev))
 		return -EIO;
 	ptp_read_system_prets(sts);
-	device_ns = tern_read_clock(&net->tdev->core);
+	device_ns = tern_ptp_read_clock(net);
 	ptp_read_system_postts(sts);
 	*ts = ns_to_timespec64(tern_ptp_time(net, device_ns));
 	return 0;
@@ -168,6 +181,7 @@ void tern_ptp_init(struct tern_net *net)
 	struct tern_ptp *ptp = &net->ptp;
 
 	seqlock_init(&ptp->lock);
+	spin_lock_init(&ptp->clock_lock);
 	ptp->info = tern_ptp_info;
 	ptp->cc.read = tern_ptp_read_cc;
 	ptp->cc.mask = CYCLECOUNTER_MASK(64);

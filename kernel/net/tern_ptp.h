@@ -18,6 +18,7 @@ struct tern_ptp {
 	struct ptp_clock_info info;	/* operations */
 	struct ptp_clock *clock;	/* the clock, NULL if there is none */
 	seqlock_t lock;	/* protects @cc, @tc and @page */
+	spinlock_t clock_lock;	/* reading the low word of the clock latches the high word */
 	struct cyclecounter cc;	/* the device clock, whose multiplier is the rate */
 	struct timecounter tc;	/* time of the PTP clock */
 	/* @cc and @tc as processes see them; NULL without a clock. */

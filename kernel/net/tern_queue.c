@@ -104,15 +104,9 @@ static void tern_channel_free(struct tern_channel *ch)
 	netif_napi_del(&ch->napi);
 }
 
-/**
- * tern_queues_alloc() - allocate all memory of the channels
- * @net: the network device
- * @config: configuration
- *
- * The channels have their event queues. They can be stopped and restarted
- * without allocations. RTNL held.
- *
- * Return: the channels, or an error pointer.
+/*
+ * Allocates all memory of the channels, and their event queues. They can be stopped and
+ * restarted without allocations. Returns an error pointer on failure. RTNL held.
  */
 struct tern_queues *tern_queues_alloc(struct tern_net *net,
 				      const struct tern_net_config *config)
@@ -229,15 +223,6 @@ static void tern_queues_destroy(struct tern_queues *queues)
 		tern_channel_destroy(&queues->channel[i]);
 }
 
-/* Sets the number of queues of the network device. RTNL held. */
-int tern_net_set_num_queues(struct tern_net *net, unsigned int num)
-{
-	/* The network stack drops the XPS maps of queues that go. */
-	if (num != net->netdev->real_num_tx_queues)
-		net->xps_set = false;
-	return netif_set_real_num_queues(net->netdev, num, num);
-}
-
 static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 {
 	unsigned int num = queues->config.channels;
@@ -253,22 +238,6 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 	if (err)
 		tern_queues_destroy(queues);
 	return err;
-}
-
-/*
- * Gives each transmit queue the CPU of its vector. After that the maps belong to
- * the user, until the number of channels changes. RTNL held.
- */
-static void tern_queues_set_xps(struct tern_net *net, unsigned int num)
-{
-	struct device *dev = tern_dma_dev(net->tdev);
-	unsigned int i;
-
-	if (net->xps_set)
-		return;
-	net->xps_set = true;
-	for (i = 0; num > 1 && i < num; i++)
-		netif_set_xps_queue(net->netdev, cpumask_of(tern_vector_cpu(dev, i)), i);
 }
 
 /*
@@ -441,31 +410,22 @@ void tern_net_restart_work(struct work_struct *work)
 	rtnl_unlock();
 }
 
-/**
- * tern_net_reconfigure() - change parameters on which the queues' memory depends
- * @net: the network device
- * @config: new configuration
- *
- * Allocates the new queues first. If they cannot be allocated or the device
- * refuses them, the old ones continue. The port is left as it is. RTNL held.
- *
- * Return: 0 or an error, after which nothing has changed.
+/*
+ * Changes parameters on which the queues' memory depends. Allocates the new queues
+ * first. If they cannot be allocated or the device refuses them, the old ones continue,
+ * and nothing has changed. The port is left as it is. RTNL held.
  */
 int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config)
 {
 	struct tern_queues *old = rtnl_dereference(net->queues);
-	unsigned int channels = config->channels;
 	struct tern_queues *queues;
 	int err;
 
 	if (!net->open) {
-		if (channels != net->config.channels) {
-			err = tern_net_set_num_queues(net, channels);
-			if (err)
-				return err;
-		}
+		err = tern_net_preset_channels(net, config->channels);
+		if (err)
+			return err;
 		net->config = *config;
-		tern_rss_spread(net, channels);
 		return 0;
 	}
 	queues = tern_queues_alloc(net, config);
@@ -507,9 +467,7 @@ static int tern_channel_replace(struct tern_channel *ch, const struct tern_net_c
 	__netif_tx_unlock_bh(txq);
 	/* For the end of the last poll. */
 	synchronize_net();
-#ifndef TERN_WITHOUT_COALESCE
 	tern_dim_stop(ch);
-#endif
 	tern_channel_destroy(ch);
 	net->xsk_pools[ch->index] = pool;
 	err = tern_channel_create(ch, config);

@@ -5,16 +5,15 @@
 #include <linux/pm.h>
 
 #include "tern_dev.h"
-#include "tern_devlink.h"
 #include "tern_health.h"
 
 /* Takes the device down until tern_release(). Nothing else may bring it up. */
 static void tern_hold(struct tern_dev *tdev)
 {
-	tern_devlink_lock(tdev);
+	devl_lock(priv_to_devlink(tdev));
 	set_bit(TERN_DEV_HELD, &tdev->flags);
 	tern_dev_down(tdev);
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 }
 
 /* Brings the function up again after tern_hold(). */
@@ -22,9 +21,9 @@ static int tern_bring_up(struct tern_dev *tdev)
 {
 	int err;
 
-	tern_devlink_lock(tdev);
+	devl_lock(priv_to_devlink(tdev));
 	err = tern_dev_up(tdev);
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 	return err;
 }
 
@@ -34,7 +33,7 @@ static int tern_bring_up(struct tern_dev *tdev)
  */
 static void tern_release(struct tern_dev *tdev)
 {
-	tern_devlink_lock(tdev);
+	devl_lock(priv_to_devlink(tdev));
 	clear_bit(TERN_DEV_HELD, &tdev->flags);
 	if (tern_dev_dead(tdev)) {
 		schedule_work(&tdev->report_work);
@@ -42,7 +41,7 @@ static void tern_release(struct tern_dev *tdev)
 		tern_adev_add(tdev);
 		tern_health_good(tdev);
 	}
-	tern_devlink_unlock(tdev);
+	devl_unlock(priv_to_devlink(tdev));
 }
 
 void tern_shutdown(struct pci_dev *pdev)

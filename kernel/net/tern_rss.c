@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Receive side scaling: groups of the device, and their ethtool operations. */
+/* Receive side scaling: groups of the device. */
 
 #include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
@@ -54,13 +54,13 @@ static bool tern_rss_avoids(const struct tern_net *net, unsigned int channel)
 }
 
 #endif
-static void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
-			 struct tern_cmd_rss *cmd)
+void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
+		  struct tern_cmd_rss *cmd)
 {
-	const struct tern_queues *queues = rtnl_dereference(net->queues);
 #ifndef TERN_WITHOUT_XSK
 	unsigned int substitute = tern_steer_substitute(net, net->steer.detached);
 #endif
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
 	unsigned int i, index;
 
 	cmd->id = cpu_to_le32(id);
@@ -98,101 +98,4 @@ void tern_rss_destroy(struct tern_net *net, struct tern_rss *rss)
 		return;
 	rss->created = false;
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_RSS, rss->id);
-}
-
-/* Replaces the contents of a group in the device, if it exists there. */
-int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
-		    const struct tern_rss *next)
-{
-	struct tern_cmd_rss cmd;
-
-	if (!rss->created)
-		return 0;
-	tern_rss_cmd(net, next, rss->id, &cmd);
-	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd, sizeof(cmd),
-			     NULL, 0);
-}
-
-/* Replaces the contents of a group. */
-int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
-		    const struct tern_rss *next)
-{
-	int err = tern_rss_modify(net, rss, next);
-
-	if (!err)
-		*rss = *next;
-	return err;
-}
-
-/* Applies the changes in @param to @rss. */
-int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
-		   struct netlink_ext_ack *extack)
-{
-	unsigned int i;
-
-	if (param->hfunc != ETH_RSS_HASH_NO_CHANGE && param->hfunc != ETH_RSS_HASH_TOP) {
-		NL_SET_ERR_MSG_MOD(extack, "only the Toeplitz hash is supported");
-		return -EOPNOTSUPP;
-	}
-	if (param->input_xfrm != RXH_XFRM_NO_CHANGE) {
-		if (param->input_xfrm & ~RXH_XFRM_SYM_XOR) {
-			NL_SET_ERR_MSG_MOD(extack, "only symmetric-xor is supported");
-			return -EOPNOTSUPP;
-		}
-		rss->symmetric = param->input_xfrm & RXH_XFRM_SYM_XOR;
-	}
-	if (param->key)
-		memcpy(rss->key, param->key, sizeof(rss->key));
-	for (i = 0; param->indir && i < TERN_RSS_ENTRIES; i++)
-		rss->indir[i] = param->indir[i];
-	return 0;
-}
-
-u32 tern_get_rxfh_size(struct net_device *netdev)
-{
-	return tern_net_has_cap(netdev_priv(netdev), TERN_CAP_STEERING) ?
-	       TERN_RSS_ENTRIES : 0;
-}
-
-u32 tern_get_rxfh_key_size(struct net_device *netdev)
-{
-	return tern_net_has_cap(netdev_priv(netdev), TERN_CAP_STEERING) ?
-	       TERN_RSS_KEY_SIZE : 0;
-}
-
-int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	const struct tern_rss *rss = &net->steer.rss;
-	unsigned int i;
-
-	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
-		return -EOPNOTSUPP;
-#ifndef TERN_WITHOUT_STEERING
-	rss = tern_rss_find(net, param->rss_context);
-	if (!rss)
-		return -ENOENT;
-#endif
-	param->hfunc = ETH_RSS_HASH_TOP;
-	param->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
-	if (param->key)
-		memcpy(param->key, rss->key, sizeof(rss->key));
-	for (i = 0; param->indir && i < TERN_RSS_ENTRIES; i++)
-		param->indir[i] = rss->indir[i];
-	return 0;
-}
-
-int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
-		  struct netlink_ext_ack *extack)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	struct tern_rss next = net->steer.rss;
-	int err;
-
-	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
-		return -EOPNOTSUPP;
-	err = tern_rss_apply(&next, param, extack);
-	if (err)
-		return err;
-	return tern_rss_update(net, &net->steer.rss, &next);
 }

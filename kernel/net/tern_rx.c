@@ -11,6 +11,9 @@
 #include <net/xdp_sock_drv.h>
 #endif
 
+#ifndef TERN_WITHOUT_HWGRO
+#include "tern_coalesced.h"
+#endif
 #include "tern_net.h"
 #include "tern_util.h"
 #ifndef TERN_WITHOUT_XSK
@@ -18,10 +21,6 @@
 #endif
 
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
-#ifndef TERN_WITHOUT_HWGRO
-/* Size of the buffers of packets that the device coalesces. */
-#define TERN_RX_COALESCE_SIZE	SZ_4K
-#endif
 /* Number of free receive descriptors that justifies a refill. */
 #define TERN_RX_BATCH		16
 
@@ -52,8 +51,8 @@ static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config
 	layout.buf_size = SKB_HEAD_ALIGN(layout.headroom + layout.buf_len);
 #ifndef TERN_WITHOUT_HWGRO
 	if (config->rx_flags & TERN_ETH_QF_COALESCE) {
-		layout.buf_size = TERN_RX_COALESCE_SIZE;
-		layout.buf_len = SKB_WITH_OVERHEAD(TERN_RX_COALESCE_SIZE) - layout.headroom;
+		layout.buf_size = SZ_4K;
+		layout.buf_len = SKB_WITH_OVERHEAD(SZ_4K) - layout.headroom;
 		return layout;
 	}
 #endif

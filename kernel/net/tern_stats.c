@@ -32,22 +32,15 @@ void tern_stats_read(const struct tern_stats *stats, const u64_stats_t *from,
 		sum[i] += value[i];
 }
 
-/* Adds the statistics of the transmit queues from @first on to @sum, TERN_TX_STAT_*. */
-void tern_stats_sum_tx(const struct tern_net *net, unsigned int first, u64 *sum)
+/* Adds those of the indices from @first on to @tx, TERN_TX_STAT_*, and @rx, TERN_RX_STAT_*. */
+void tern_stats_sum(const struct tern_net *net, unsigned int first, u64 *tx, u64 *rx)
 {
 	unsigned int i;
 
-	for (i = first; i < TERN_MAX_CHANNELS; i++)
-		tern_stats_read(&net->stats[i], net->stats[i].tx, sum, TERN_TX_STAT_NUM);
-}
-
-/* The same for the receive queues, TERN_RX_STAT_*. */
-void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum)
-{
-	unsigned int i;
-
-	for (i = first; i < TERN_MAX_CHANNELS; i++)
-		tern_stats_read(&net->stats[i], net->stats[i].rx, sum, TERN_RX_STAT_NUM);
+	for (i = first; i < TERN_MAX_CHANNELS; i++) {
+		tern_stats_read(&net->stats[i], net->stats[i].tx, tx, TERN_TX_STAT_NUM);
+		tern_stats_read(&net->stats[i], net->stats[i].rx, rx, TERN_RX_STAT_NUM);
+	}
 }
 
 /* May be called in atomic context. */
@@ -56,8 +49,7 @@ void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats
 	u64 tx[TERN_TX_STAT_NUM] = {}, rx[TERN_RX_STAT_NUM] = {};
 	struct tern_net *net = netdev_priv(netdev);
 
-	tern_stats_sum_tx(net, 0, tx);
-	tern_stats_sum_rx(net, 0, rx);
+	tern_stats_sum(net, 0, tx, rx);
 	stats->tx_packets = tx[TERN_TX_STAT_PACKETS];
 	stats->tx_bytes = tx[TERN_TX_STAT_BYTES];
 	stats->tx_errors = tx[TERN_TX_STAT_ERRORS];

@@ -25,12 +25,7 @@
 #define TERN_RULE_PRIORITY	0x20000
 #endif
 
-struct ethtool_ops;
-struct ethtool_rxfh_param;
-struct net_device;
-struct netlink_ext_ack;
 struct tern_net;
-struct work_struct;
 
 /* An RSS group. */
 struct tern_rss {
@@ -65,19 +60,10 @@ void tern_rss_spread(struct tern_net *net, unsigned int channels);
 #ifndef TERN_WITHOUT_XSK
 unsigned int tern_steer_substitute(const struct tern_net *net, unsigned int channel);
 #endif
+void tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss, u32 id,
+		  struct tern_cmd_rss *cmd);
 int tern_rss_create(struct tern_net *net, struct tern_rss *rss);
 void tern_rss_destroy(struct tern_net *net, struct tern_rss *rss);
-int tern_rss_modify(struct tern_net *net, const struct tern_rss *rss,
-		    const struct tern_rss *next);
-int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
-		    const struct tern_rss *next);
-int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
-		   struct netlink_ext_ack *extack);
-u32 tern_get_rxfh_size(struct net_device *netdev);
-u32 tern_get_rxfh_key_size(struct net_device *netdev);
-int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param);
-int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
-		  struct netlink_ext_ack *extack);
 
 /* tern_steer.c */
 void tern_steer_init(struct tern_net *net);
@@ -92,7 +78,10 @@ int tern_steer_attach(struct tern_net *net);
 struct ethtool_rx_flow_spec;
 struct ethtool_rxfh_context;
 struct ethtool_rxfh_fields;
+struct ethtool_rxfh_param;
 struct ethtool_rxnfc;
+struct net_device;
+struct netlink_ext_ack;
 struct tern_cmd_create_flow;
 
 void tern_steer_exit(struct tern_net *net);

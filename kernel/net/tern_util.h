@@ -86,22 +86,10 @@ static inline unsigned int tern_frame_len(unsigned int mtu)
 	return min(mtu + ETH_HLEN + 2 * VLAN_HLEN, TERN_ETH_MAX_FRAME);
 }
 
-/* MSI-X vector of completion vector @comp if @num_vectors were granted. */
-static inline unsigned int tern_comp_to_msix(unsigned int comp, unsigned int num_vectors)
-{
-	/* Vector 0 is for admin and events, 1.. for channels, 2.. also for RDMA. */
-	return num_vectors > 2 ? 2 + comp : num_vectors - 1;
-}
-
 /* MSI-X vector of channel @index of the netdev. */
 static inline unsigned int tern_net_to_msix(unsigned int index, unsigned int num_vectors)
 {
 	return num_vectors > 1 ? 1 + index % (num_vectors - 1) : 0;
-}
-
-static inline unsigned int tern_num_comp_vectors(unsigned int num_vectors)
-{
-	return num_vectors > 2 ? num_vectors - 2 : 1;
 }
 
 #endif /* TERN_UTIL_H */

@@ -6,7 +6,7 @@
 #include <linux/module.h>
 #include <linux/netdevice.h>
 
-#include "tern_filter.h"
+#include "tern_net.h"
 #include "tern_hw.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

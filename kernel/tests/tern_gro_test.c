@@ -11,6 +11,7 @@
 #include <linux/tcp.h>
 #include <net/ip.h>
 
+#include "tern_coalesced.h"
 #include "tern_net.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

@@ -327,7 +327,6 @@ int tern_test_net_init(struct kunit *test)
 	tdev->regs = (__force void __iomem *)fake->regs;
 	tdev->core.uar_kernel = (__force void __iomem *)&fake->regs[TERN_MSIX_PBA_OFFSET];
 	*(u32 *)&fake->regs[TERN_REG_STATUS] = (__force u32)cpu_to_le32(TERN_STATUS_ENABLED);
-	spin_lock_init(&tdev->clock_lock);
 	spin_lock_init(&tdev->dead_lock);
 	INIT_WORK(&tdev->async_work, tern_test_dead);
 	INIT_WORK(&fake->rtnl_work, tern_test_hold_rtnl);

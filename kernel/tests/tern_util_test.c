@@ -7,6 +7,7 @@
 #include <linux/sizes.h>
 
 #include "tern_dev.h"
+#include "tern_core.h"
 #include "tern_util.h"
 #include "tern_verbs.h"
 
