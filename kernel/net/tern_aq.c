@@ -67,8 +67,10 @@ int tern_aq_alloc(struct tern_dev *tdev)
 
 	aq->tail = 0;
 	aq->ci = 0;
+#ifndef TERN_WITHOUT_AQ_POLL
 	aq->arm = 0;
 	aq->early = false;
+#endif
 	bitmap_fill(aq->free, TERN_AQ_SIZE);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		aq->slots[i].state = TERN_CMD_IDLE;
@@ -222,6 +224,7 @@ static bool tern_aq_take(struct tern_aq *aq)
 	return n;
 }
 
+#ifndef TERN_WITHOUT_AQ_POLL
 /* The same before an interrupt, which comes if the armed answer is among them. */
 static bool tern_aq_take_early(struct tern_aq *aq)
 {
@@ -260,6 +263,7 @@ static bool tern_aq_polled(const struct tern_aq *aq)
 	return le32_to_cpu(READ_ONCE(aq->mem->record.status)) & TERN_AQ_ST_POLLED;
 }
 
+#endif
 /*
  * Processes pending answers. Returns whether there were any since the last interrupt.
  * Any context.
@@ -272,10 +276,12 @@ bool tern_aq_reap(struct tern_dev *tdev)
 
 	spin_lock_irqsave(&aq->lock, flags);
 	any = tern_aq_take(aq);
+#ifndef TERN_WITHOUT_AQ_POLL
 	any |= aq->early;
 	aq->early = false;
 	if (aq->ci != aq->tail)
 		any |= tern_aq_arm(aq);
+#endif
 	spin_unlock_irqrestore(&aq->lock, flags);
 	return any;
 }
@@ -464,6 +470,9 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 	};
 	slot->state = TERN_CMD_SUBMITTED;
 	aq->tail++;
+#ifdef TERN_WITHOUT_AQ_POLL
+	writel(aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
+#else
 	/* The device reads tail first, then the entry and the mailbox. */
 	dma_wmb();
 	WRITE_ONCE(aq->mem->record.tail, cpu_to_le32(aq->tail));
@@ -474,10 +483,12 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		/* If the device answers at once, the caller need not sleep. */
 		tern_aq_take_early(aq);
 	}
+#endif
 unlock:
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
+#ifndef TERN_WITHOUT_AQ_POLL
 /* A device that polls answers most commands in this time: less than an interrupt takes. */
 #define TERN_AQ_POLL_NS		(20 * NSEC_PER_USEC)
 
@@ -506,6 +517,7 @@ void tern_aq_expect(struct tern_aq *aq, unsigned int index)
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
+#endif
 /*
  * Gives up on a command that timed out. Returns false if it completed at the
  * last moment. Otherwise the caller must call tern_aq_leave().

@@ -97,8 +97,10 @@ static int tern_hw_enable(struct tern_dev *tdev)
 			aq->dma + offsetof(struct tern_aq_mem, aq));
 	tern_write_addr(tdev, TERN_REG_ACQ_BASE_LO,
 			aq->dma + offsetof(struct tern_aq_mem, acq));
+#ifndef TERN_WITHOUT_AQ_POLL
 	tern_write_addr(tdev, TERN_REG_AQ_RECORD_LO,
 			aq->dma + offsetof(struct tern_aq_mem, record));
+#endif
 	tern_write(tdev, TERN_REG_AQ_LOG_SIZE, TERN_AQ_LOG_SIZE);
 	tern_write(tdev, TERN_REG_CTRL, TERN_CTRL_ENABLE);
 	return tern_wait_status(tdev, TERN_STATUS_ENABLED, TERN_STATUS_ENABLED);

@@ -4,7 +4,9 @@
  * memory.
  */
 
+#ifndef TERN_WITHOUT_KUNIT
 #include <kunit/static_stub.h>
+#endif
 #include <linux/errno.h>
 #include <linux/jiffies.h>
 #ifndef TERN_WITHOUT_VERBS
@@ -149,7 +151,9 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 #ifndef TERN_WITHOUT_VERBS
 	deadline += HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
 #endif
+#ifndef TERN_WITHOUT_AQ_POLL
 	tern_aq_expect(&tdev->aq, index);
+#endif
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*
 		 * Sample the deadline first, so that the queue is checked once
@@ -185,9 +189,11 @@ int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 	int index;
 	int err;
 
+#ifndef TERN_WITHOUT_KUNIT
 	KUNIT_STATIC_STUB_REDIRECT(tern_cmd_exec, core, opcode, in, in_len, out,
 				   out_len);
 
+#endif
 	might_sleep();
 	if (WARN_ON_ONCE(in_len > TERN_CMD_MAX_LEN || out_len > TERN_CMD_MAX_LEN))
 		return -EINVAL;

@@ -14,7 +14,9 @@
 #include <linux/workqueue.h>
 #include <net/devlink.h>
 
+#ifndef TERN_WITHOUT_AQ_POLL
 #include "tern_aq_record.h"
+#endif
 #include "tern_core.h"
 #include "tern_hw.h"
 
@@ -51,7 +53,9 @@ struct tern_mailbox {
 struct tern_aq_mem {
 	struct tern_aq_entry aq[TERN_AQ_SIZE];
 	struct tern_acq_entry acq[TERN_AQ_SIZE];
+#ifndef TERN_WITHOUT_AQ_POLL
 	struct tern_aq_record record __aligned(sizeof(struct tern_aq_record));
+#endif
 	struct tern_mailbox mbox[TERN_AQ_SIZE];
 };
 
@@ -91,8 +95,10 @@ struct tern_aq {
 	dma_addr_t dma;	/* DMA address of @mem */
 	u32 tail;	/* producer index of the admin queue */
 	u32 ci;	/* consumer index of the completion queue */
+#ifndef TERN_WITHOUT_AQ_POLL
 	u32 arm;	/* index of the answer for which an interrupt was requested last */
 	bool early;	/* an answer was processed before its interrupt arrived */
+#endif
 	u32 count;	/* number of commands submitted; makes tags unique */
 	u32 answered;	/* number of commands that the device has answered */
 	unsigned long timeout;	/* command timeout in jiffies */
@@ -203,7 +209,9 @@ int tern_aq_claim_slow(struct tern_dev *tdev, unsigned long timeout);
 void tern_aq_release(struct tern_aq *aq, unsigned int index);
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len);
+#ifndef TERN_WITHOUT_AQ_POLL
 void tern_aq_expect(struct tern_aq *aq, unsigned int index);
+#endif
 bool tern_aq_abandon(struct tern_aq *aq, unsigned int index);
 void tern_aq_leave(struct tern_aq *aq);
 int tern_status_to_errno(u16 status);

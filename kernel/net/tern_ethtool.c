@@ -53,6 +53,7 @@ static int tern_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info)
 
 #endif
 const struct ethtool_ops tern_ethtool_ops = {
+#ifndef TERN_WITHOUT_SETTINGS
 	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
 	.rxfh_indir_space	= TERN_RSS_ENTRIES,
 	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
@@ -65,6 +66,7 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_rxfh_key_size	= tern_get_rxfh_key_size,
 	.get_rxfh		= tern_get_rxfh,
 	.set_rxfh		= tern_set_rxfh,
+#endif
 #ifndef TERN_WITHOUT_COALESCE
 	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
 				     ETHTOOL_COALESCE_MAX_FRAMES |

@@ -272,7 +272,9 @@ struct tern_net {
 	struct tern_queues __rcu *queues;
 	/* Configuration of @queues, also for the next open; under RTNL. */
 	struct tern_net_config config;
+#ifndef TERN_WITHOUT_SETTINGS
 	bool xps_set;	/* XPS was set for the number of channels; under RTNL */
+#endif
 #ifndef TERN_WITHOUT_COALESCE
 	/* Moderation of receive queues; written under RTNL. */
 	struct tern_moderation rx_moderation;
@@ -531,6 +533,7 @@ int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 /* tern_ethtool.c */
 extern const struct ethtool_ops tern_ethtool_ops;
 
+#ifndef TERN_WITHOUT_SETTINGS
 /* tern_ethtool_settings.c */
 int tern_net_set_num_queues(struct tern_net *net, unsigned int num);
 int tern_net_preset_channels(struct tern_net *net, unsigned int channels);
@@ -559,4 +562,5 @@ int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param);
 int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
 		  struct netlink_ext_ack *extack);
 
+#endif
 #endif /* TERN_NET_H */

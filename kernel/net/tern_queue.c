@@ -232,7 +232,11 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 	for (i = 0; i < num && !err; i++)
 		err = tern_channel_create(&queues->channel[i], &queues->config);
 	if (!err)
+#ifdef TERN_WITHOUT_SETTINGS
+		err = netif_set_real_num_queues(net->netdev, num, num);
+#else
 		err = tern_net_set_num_queues(net, num);
+#endif
 	if (!err)
 		err = tern_steer_start(net);
 	if (err)
@@ -255,7 +259,9 @@ int tern_queues_start(struct tern_net *net)
 		return err;
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_start(&queues->channel[i]);
+#ifndef TERN_WITHOUT_SETTINGS
 	tern_queues_set_xps(net, queues->config.channels);
+#endif
 	WRITE_ONCE(net->queues_up, true);
 	netif_tx_wake_all_queues(net->netdev);
 	return 0;
@@ -422,9 +428,11 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 	int err;
 
 	if (!net->open) {
+#ifndef TERN_WITHOUT_SETTINGS
 		err = tern_net_preset_channels(net, config->channels);
 		if (err)
 			return err;
+#endif
 		net->config = *config;
 		return 0;
 	}
