@@ -86,7 +86,7 @@ static struct sg_table *tern_export_map(struct dma_buf_attachment *attach,
 	if (export->revoked)
 		return ERR_PTR(-ENODEV);
 
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
 
@@ -156,7 +156,7 @@ static int tern_export_alloc(size_t size)
 	if (!size || size > TERN_EXPORT_MAX)
 		return -EINVAL;
 
-	export = kzalloc(sizeof(*export), GFP_KERNEL);
+	export = kzalloc_obj(*export);
 	if (!export)
 		return -ENOMEM;
 

@@ -531,7 +531,9 @@ static void tern_test_flow_mpls(struct kunit *test)
 				    cases[i].layers, "case %u", i);
 		KUNIT_EXPECT_EQ_MSG(test, le16_to_cpu(cmd->inner_layers),
 				    cases[i].inner_layers, "case %u", i);
-		fields = cases[i].inside ? &cmd->inner_value : &cmd->value;
+		fields = &cmd->value;
+		if (cases[i].inside)
+			fields = &cmd->inner_value;
 		KUNIT_EXPECT_EQ_MSG(test, fields->mpls, htonl(0x12345000),
 				    "case %u", i);
 	}

@@ -86,7 +86,7 @@ static struct sg_table *tern_test_map(struct dma_buf_attachment *attach,
 	struct tern_test_revoke *fake = attach->dmabuf->priv;
 	struct sg_table *sgt;
 
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt || sg_alloc_table(sgt, 1, GFP_KERNEL)) {
 		kfree(sgt);
 		return ERR_PTR(-ENOMEM);
