@@ -512,6 +512,7 @@ extern const struct ib_device_ops tern_qp_counter_ops;
 
 #endif
 /* tern_ib_mr.c */
+extern const struct ib_device_ops tern_mw_ops;
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
@@ -527,12 +528,8 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				      struct uverbs_attr_bundle *attrs);
 #endif
 #ifndef TERN_WITHOUT_REREG
-struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
-				 u64 length, u64 virt, int access,
-				 struct ib_pd *ibpd, struct ib_udata *udata);
+extern const struct ib_device_ops tern_rereg_ops;
 #endif
-int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
-int tern_dealloc_mw(struct ib_mw *ibmw);
 
 #ifndef TERN_WITHOUT_ODP
 /* Whether regions may be registered on demand. */
@@ -628,7 +625,7 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 #ifndef TERN_WITHOUT_MODERATE
-int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period);
+extern const struct ib_device_ops tern_moderate_ops;
 #endif
 #ifndef TERN_WITHOUT_RESIZE
 int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
@@ -641,6 +638,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 void tern_completion_event(void *context, const struct tern_eqe *eqe);
 
 /* tern_ib_qp.c */
+extern const struct ib_device_ops tern_mcast_ops;
 int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 		   struct ib_udata *udata);
 int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
@@ -650,8 +648,6 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr);
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		   enum ib_event_type event);
-int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
-int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 
 /* tern_ib_srq.c */
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
@@ -693,10 +689,7 @@ extern const struct ib_device_ops tern_xrc_ops;
 #endif
 
 /* tern_ib_ah.c */
-int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
-		   struct ib_udata *udata);
-int tern_destroy_ah(struct ib_ah *ibah, u32 flags);
-int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+extern const struct ib_device_ops tern_ah_ops;
 int tern_av_from_attr(const struct tern_ib_dev *dev, struct tern_av *av,
 		      const struct rdma_ah_attr *attr, u16 udp_sport);
 void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr);

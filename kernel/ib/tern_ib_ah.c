@@ -62,8 +62,8 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 }
 
 /* The response of a user is struct tern_uresp_create_ah. */
-int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
-		   struct ib_udata *udata)
+static int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
+			  struct ib_udata *udata)
 {
 	const struct rdma_ah_attr *attr = init_attr->ah_attr;
 	struct tern_uresp_create_ah resp = {};
@@ -88,13 +88,22 @@ int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 	return ib_respond_udata(udata, resp);
 }
 
-int tern_destroy_ah(struct ib_ah *ibah, u32 flags)
+static int tern_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
 	return 0;
 }
 
-int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
+static int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
 {
 	tern_av_to_attr(&to_tah(ibah)->av, attr);
 	return 0;
 }
+
+const struct ib_device_ops tern_ah_ops = {
+	.create_ah = tern_create_ah,
+	.create_user_ah = tern_create_ah,
+	.destroy_ah = tern_destroy_ah,
+	.query_ah = tern_query_ah,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
+};

@@ -311,7 +311,7 @@ int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 #ifndef TERN_WITHOUT_MODERATE
 
 /* If both are 0, each completion triggers an event. Kernel users call this, too. */
-int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
+static int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
 {
 	struct tern_cmd_modify_cq cmd = {
 		.cqn = cpu_to_le32(to_tcq(ibcq)->cqn),
@@ -322,4 +322,8 @@ int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
 	return tern_cmd_exec(to_tdev(ibcq->device)->core, TERN_CMD_MODIFY_CQ,
 			     &cmd, sizeof(cmd), NULL, 0);
 }
+
+const struct ib_device_ops tern_moderate_ops = {
+	.modify_cq = tern_modify_cq,
+};
 #endif

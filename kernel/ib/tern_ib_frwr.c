@@ -25,8 +25,8 @@ static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return 0;
 }
 
-struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
-			    u32 max_num_sg)
+static struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+				   u32 max_num_sg)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	struct tern_mr *mr;
@@ -76,8 +76,8 @@ static int tern_set_page(struct ib_mr *ibmr, u64 addr)
 }
 
 /* Fills the page list for the next IB_WR_REG_MR. Any context. */
-int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
-		   unsigned int *sg_offset)
+static int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+			  unsigned int *sg_offset)
 {
 	struct tern_ib_dev *dev = to_tdev(ibmr->device);
 	u64 sizes = le64_to_cpu(dev->core->caps->page_shift_mask);
@@ -94,3 +94,8 @@ int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 	mr->first_offset = ibmr->iova & (ibmr->page_size - 1);
 	return num;
 }
+
+const struct ib_device_ops tern_frwr_ops = {
+	.alloc_mr = tern_alloc_mr,
+	.map_mr_sg = tern_map_mr_sg,
+};

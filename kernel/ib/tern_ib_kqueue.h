@@ -100,10 +100,7 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr);
 
 /* tern_ib_frwr.c */
-struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
-			    u32 max_num_sg);
-int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
-		   unsigned int *sg_offset);
+extern const struct ib_device_ops tern_frwr_ops;
 
 /* Only kernel queues have memory of the driver. */
 static inline bool tern_kcq_used(const struct tern_kcq *kcq)

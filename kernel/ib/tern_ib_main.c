@@ -97,35 +97,6 @@ static const struct ib_device_ops tern_dev_dm_ops = {
 	.reg_dm_mr = tern_reg_dm_mr,
 };
 
-static const struct ib_device_ops tern_dev_frwr_ops = {
-	.alloc_mr = tern_alloc_mr,
-	.map_mr_sg = tern_map_mr_sg,
-};
-
-static const struct ib_device_ops tern_dev_mcast_ops = {
-	.attach_mcast = tern_attach_mcast,
-	.detach_mcast = tern_detach_mcast,
-};
-
-#ifndef TERN_WITHOUT_MODERATE
-static const struct ib_device_ops tern_dev_moderate_ops = {
-	.modify_cq = tern_modify_cq,
-};
-
-#endif
-static const struct ib_device_ops tern_dev_mw_ops = {
-	.alloc_mw = tern_alloc_mw,
-	.dealloc_mw = tern_dealloc_mw,
-
-	INIT_RDMA_OBJ_SIZE(ib_mw, tern_mw, ibmw),
-};
-
-#ifndef TERN_WITHOUT_REREG
-static const struct ib_device_ops tern_dev_rereg_ops = {
-	.rereg_user_mr = tern_rereg_user_mr,
-};
-
-#endif
 #ifndef TERN_WITHOUT_RESIZE
 static const struct ib_device_ops tern_dev_resize_ops = {
 	.resize_user_cq = tern_resize_user_cq,
@@ -146,15 +117,6 @@ static const struct ib_device_ops tern_dev_srq_ops = {
 	.query_srq = tern_query_srq,
 
 	INIT_RDMA_OBJ_SIZE(ib_srq, tern_srq, ibsrq),
-};
-
-static const struct ib_device_ops tern_dev_ud_ops = {
-	.create_ah = tern_create_ah,
-	.create_user_ah = tern_create_ah,
-	.destroy_ah = tern_destroy_ah,
-	.query_ah = tern_query_ah,
-
-	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
 };
 
 /* Driver attributes of ib_core methods, and driver methods. */
@@ -179,20 +141,20 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		const struct ib_device_ops *ops;
 	} optional[] = {
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
-		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
-		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
+		{ TERN_CAP_FRWR, &tern_frwr_ops },
+		{ TERN_CAP_MCAST, &tern_mcast_ops },
 #ifndef TERN_WITHOUT_MODERATE
-		{ TERN_CAP_MODERATE_CQ, &tern_dev_moderate_ops },
+		{ TERN_CAP_MODERATE_CQ, &tern_moderate_ops },
 #endif
-		{ TERN_CAPS_MW, &tern_dev_mw_ops },
+		{ TERN_CAPS_MW, &tern_mw_ops },
 #ifndef TERN_WITHOUT_REREG
-		{ TERN_CAP_REREG_MR, &tern_dev_rereg_ops },
+		{ TERN_CAP_REREG_MR, &tern_rereg_ops },
 #endif
 #ifndef TERN_WITHOUT_RESIZE
 		{ TERN_CAP_RESIZE_CQ, &tern_dev_resize_ops },
 #endif
 		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
-		{ TERN_CAP_UD, &tern_dev_ud_ops },
+		{ TERN_CAP_UD, &tern_ah_ops },
 #ifndef TERN_WITHOUT_XRC
 		{ TERN_CAP_XRC, &tern_xrc_ops },
 #endif

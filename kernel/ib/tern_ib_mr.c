@@ -494,9 +494,9 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
  * write access without TRANS to memory that was pinned read-only; or another
  * errno.
  */
-struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
-				 u64 length, u64 virt, int access,
-				 struct ib_pd *ibpd, struct ib_udata *udata)
+static struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+					u64 length, u64 virt, int access,
+					struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibmr->device);
 	struct tern_cmd_rereg_mr cmd = {
@@ -565,6 +565,10 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	mr->access = access;
 	return NULL;
 }
+
+const struct ib_device_ops tern_rereg_ops = {
+	.rereg_user_mr = tern_rereg_user_mr,
+};
 
 #endif
 static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
@@ -729,7 +733,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
  * Work requests of user space bind them, so only the device knows the bindings.
  */
 
-int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+static int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibmw->device);
 	struct tern_cmd_alloc_mw cmd = {
@@ -753,10 +757,17 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 }
 
 /* Bound or not. */
-int tern_dealloc_mw(struct ib_mw *ibmw)
+static int tern_dealloc_mw(struct ib_mw *ibmw)
 {
 	/* If a live device refuses, it keeps the window until its next reset. */
 	tern_ib_destroy(to_tdev(ibmw->device), TERN_CMD_FREE_MW,
 			to_tmw(ibmw)->key);
 	return 0;
 }
+
+const struct ib_device_ops tern_mw_ops = {
+	.alloc_mw = tern_alloc_mw,
+	.dealloc_mw = tern_dealloc_mw,
+
+	INIT_RDMA_OBJ_SIZE(ib_mw, tern_mw, ibmw),
+};

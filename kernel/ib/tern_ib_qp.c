@@ -677,7 +677,7 @@ static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
 			     sizeof(cmd), NULL, 0);
 }
 
-int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+static int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	return tern_mcast(ibqp, gid, TERN_CMD_ATTACH_MCAST);
 }
@@ -686,7 +686,7 @@ int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
  * ib_core treats attachments to one group with different LIDs as distinct. For the
  * device they are the same, so detaching the second one finds nothing.
  */
-int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+static int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	int err = tern_mcast(ibqp, gid, TERN_CMD_DETACH_MCAST);
 
@@ -695,3 +695,8 @@ int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 
 	return err;
 }
+
+const struct ib_device_ops tern_mcast_ops = {
+	.attach_mcast = tern_attach_mcast,
+	.detach_mcast = tern_detach_mcast,
+};
