@@ -7,15 +7,14 @@ import subprocess
 import sys
 import time
 
-TOP = os.environ["TERN_TOP"]
+from places import TERND, TOP
+
 sys.path.append(os.path.join(TOP, "tools"))
 
 import hosts  # noqa: E402
 import monitor  # noqa: E402
 from machine import adapter_properties, soft_roce_device  # noqa: E402
 
-STOCK_QEMU = os.path.join(TOP, "lab/build/stock-qemu")
-TERND = os.path.join(TOP, "build/ternd/ternd")
 attacks = {}  # by control socket: the process, and its log
 
 

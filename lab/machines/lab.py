@@ -4,6 +4,7 @@ inside the sysroot.
 
 With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as
 shell variables."""
+import contextlib
 import fcntl
 import glob
 import json
@@ -25,14 +26,11 @@ import failure
 import frontend
 import hosts
 import monitor
+import places
 import stall
 from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
 from options import LANES, arguments, plan
-
-TOP = os.environ["TERN_TOP"]
-CACHE = os.environ["TERN_CACHE"]
-QEMU = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
-LAB = os.path.join(TOP, "lab")
+from places import LAB, TOP
 
 with open(os.path.join(LAB, "guest/bin/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
@@ -54,7 +52,7 @@ def kvm_works(qemu, kernel):
         boot = open("/proc/sys/kernel/random/boot_id").read().strip()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
-        memo = os.path.join(CACHE, f"kvm-kernel-{boot}")
+        memo = os.path.join(places.CACHE, f"kvm-kernel-{boot}")
         if os.path.exists(memo):
             return open(memo).read() == "yes"
         r = subprocess.run([
@@ -84,19 +82,10 @@ class Lab:
         self.again = again
         suffix = "" if opt.lane == LANES[0] else f"-{opt.lane}"
         self.out = f"build/out{suffix}"
-        if opt.kernel:
-            self.image = os.environ["TERN_IMAGE"]
-        else:
-            with open(os.path.join(TOP, self.out, "image")) as f:
-                self.image = f.read().strip()
+        self.image = os.environ["TERN_IMAGE"] if opt.kernel else places.image(self.out)
         self.daemons = []
         self.hosts = []
-        self.qemu = [
-            QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L",
-            "/usr/share/qemu"
-        ]
-        if opt.front == "vfio-user":
-            self.qemu = [frontend.STOCK_QEMU]
+        self.qemu = places.qemu(opt.front, opt.mutate)
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
@@ -112,7 +101,7 @@ class Lab:
         self.open_run_dir()
 
     def open_run_dir(self):
-        base = os.path.abspath(self.opt.run_dir or os.path.join(TOP, "build/run"))
+        base = os.path.abspath(self.opt.run_dir or places.run_dir())
         for n in range(1, 100):
             self.run = base if n == 1 else f"{base}-{n}"
             os.makedirs(self.run, exist_ok=True)
@@ -123,26 +112,14 @@ class Lab:
             except OSError:
                 continue
         if self.run != base:
-            say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}"
-                )
+            say(f"another lab uses {places.shown(base)}: logs go to {places.shown(self.run)}")
         for f in os.listdir(self.run):
             if re.fullmatch(
                     r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") +
                 (f"|{EVENT_LOG}" if self.opt.events else ""), f):
                 os.unlink(os.path.join(self.run, f))
-        # In /tmp, because socket names must be short. Removes the directories of killed labs.
-        for d in os.listdir("/tmp"):
-            if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
-                try:
-                    if os.stat(f"/tmp/{d}"
-                               ).st_mtime > time.time() - 60:  # its lab may not have locked it yet
-                        continue
-                    with open(f"/tmp/{d}/lock") as f:
-                        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        shutil.rmtree(f"/tmp/{d}", ignore_errors=True)
-                except OSError:
-                    pass
-        self.tmp = tempfile.mkdtemp(prefix="tern-lab-", dir="/tmp")
+        remove_killed(places.temporary())
+        self.tmp = tempfile.mkdtemp(prefix="tern-lab-", dir=places.temporary())
         self.tmp_lock = open(f"{self.tmp}/lock", "w")
         fcntl.flock(self.tmp_lock, fcntl.LOCK_EX)
         os.symlink(self.tmp, os.path.join(self.run, "qmp"))
@@ -472,6 +449,20 @@ class Lab:
         return found
 
 
+def remove_killed(where):
+    """Removes the directories of killed labs."""
+    for name in os.listdir(where):
+        path = f"{where}/{name}"
+        if not name.startswith("tern-lab-") or os.path.exists(f"{path}/keep"):
+            continue
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mtime > time.time() - 60:  # its lab may not have locked it yet
+                continue
+            with open(f"{path}/lock") as f:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+
+
 def write_all(fd, data):
     while data:
         data = data[os.write(fd, data):]
@@ -517,7 +508,7 @@ ENDING = 60
 def collected(lab, status, why):
     """Collects the state of the machines; returns the end of the line that names its location."""
     try:
-        return f"consoles, counters and resources are in {os.path.relpath(failure.collect(lab, status, why), TOP)}"
+        return f"consoles, counters and resources are in {places.shown(failure.collect(lab, status, why))}"
     except OSError as e:  # a full disk
         return f"the state of the machines could not be collected ({e.strerror or e})"
 

@@ -6,8 +6,7 @@ import os
 import socket
 
 from options import split_prop
-
-TOP = os.environ["TERN_TOP"]
+from places import TOP
 
 
 class Machine:
