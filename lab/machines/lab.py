@@ -28,6 +28,7 @@ import hosts
 import monitor
 import places
 import stall
+from kvm import kvm_works
 from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
 from options import LANES, arguments, plan
 from places import LAB, TOP
@@ -42,31 +43,6 @@ FOREIGN = re.compile("|".join(line[1:] for line in _lines if line.startswith("~"
 def say(text):
     t = int(time.time()) - int(os.environ.get("TERN_T0", time.time()))
     print(f"[{t // 60:3}:{t % 60:02}] {text}", file=sys.stderr, flush=True)
-
-
-def kvm_works(qemu, kernel):
-    """Returns whether KVM boots `kernel` as far as the missing root file system. Under nested
-    virtualisation /dev/kvm may exist and fail in a kernel's first instructions. The result is
-    cached until the host boots again."""
-    try:
-        boot = open("/proc/sys/kernel/random/boot_id").read().strip()
-        if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-            return False
-        memo = os.path.join(places.CACHE, f"kvm-kernel-{boot}")
-        if os.path.exists(memo):
-            return open(memo).read() == "yes"
-        r = subprocess.run([
-            *qemu, "-M", "q35,smm=off", "-accel", "kvm", "-cpu", "host", "-nodefaults",
-            "-no-user-config", "-display", "none", "-no-reboot", "-m", "512", "-smp", "2",
-            "-serial", "stdio", "-kernel", kernel, "-append",
-            "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"
-        ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
-        ok = b"Kernel panic - not syncing: VFS" in r.stdout and b"KVM internal error" not in r.stdout
-    except (OSError, subprocess.TimeoutExpired):
-        ok = False
-    with open(memo, "w") as f:
-        f.write("yes" if ok else "no")
-    return ok
 
 
 # The exit status if a machine stalls after the boot.
@@ -175,7 +151,8 @@ class Lab:
 
     def start(self):
         opt = self.opt
-        kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
+        kvm = opt.kvm != "off" and kvm_works(self.qemu, f"{self.image}/vmlinuz", opt.kvm == "on")
+        self.began, self.accelerator = time.monotonic(), "KVM" if kvm else "emulation (TCG)"
         if opt.front == "vfio-user":
             self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
             self.daemons = frontend.start_daemons(self)
@@ -556,6 +533,15 @@ def main():
         return 0
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda n, _: sys.exit(128 + n))
+    try:
+        return run_again(opt)
+    except OSError as e:  # a full disk, no right to write, no KVM
+        say(f"run-vm: {e}")
+        return 125
+
+
+def run_again(opt):
+    """Runs a lab, again if a machine stalls while it boots; returns the exit status."""
     for again in (2, 1, 0):
         lab, status = run(opt, again)
         if status is not None:

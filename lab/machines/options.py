@@ -100,7 +100,9 @@ def arguments():
         "use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows"
     )
     p.add_argument("--no-build", action="store_true", help="use the existing build")
-    p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
+    p.add_argument("--kvm", choices=["auto", "on", "off"],
+                   default=os.environ.get("TERN_KVM", "auto"),
+                   help="auto: if a trial boot succeeds with it, within seconds; on: or fail")
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
     a = p.parse_args()
     if a.cmd[:1] == ["--"]:
