@@ -40,7 +40,8 @@ def kvm_works(qemu, kernel, insist=False):
 
 
 def boots(qemu, kernel, silent, limit):
-    """Returns whether the kernel ends with its panic, without `silent` seconds between two lines."""
+    """Returns whether the kernel ends with its panic, within `limit` seconds and `silent` seconds
+    from one line to the next."""
     command = [
         *qemu, "-M", "q35,smm=off", "-accel", "kvm", "-cpu", "host", "-nodefaults",
         "-no-user-config", "-display", "none", "-no-reboot", "-m", "512", "-smp", "2", "-serial",

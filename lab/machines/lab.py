@@ -5,6 +5,7 @@ inside the sysroot.
 With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as
 shell variables."""
 import contextlib
+import ctypes
 import fcntl
 import glob
 import json
@@ -45,6 +46,8 @@ def say(text):
     print(f"[{t // 60:3}:{t % 60:02}] {text}", file=sys.stderr, flush=True)
 
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 # The exit status if a machine stalls after the boot.
 STALLED = 98
 # Seconds without output of the command after which a stall is final.
@@ -89,6 +92,7 @@ class Lab:
                 continue
         if self.run != base:
             say(f"another lab uses {places.shown(base)}: logs go to {places.shown(self.run)}")
+        self.opt.used_dir = self.run
         for f in os.listdir(self.run):
             if re.fullmatch(
                     r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") +
@@ -107,7 +111,10 @@ class Lab:
     def initrd(self, m):
         opt = self.opt
         ssh = f"{self.tmp}/ssh"
-        if not os.path.isdir(ssh):
+        if not os.path.isdir(ssh) and places.keys():
+            shutil.copytree(places.keys(), ssh, copy_function=shutil.copyfile)
+            os.chmod(ssh, 0o700)  # the bundle may be read-only
+        elif not os.path.isdir(ssh):
             os.mkdir(ssh)
             for key in ("id_ed25519", "host_key"):
                 subprocess.run([
@@ -181,7 +188,8 @@ class Lab:
         m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m),
                                                   kvm), stdin=subprocess.DEVNULL,
                                      stdout=self.errors, stderr=self.errors, close_fds=True,
-                                     pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+                                     pass_fds=[s.fileno() for s in m.fds], start_new_session=True,
+                                     preexec_fn=end_with_lab)
         for s in m.fds:
             s.close()
         self.watch(m.ports["ctl"], self.control, m)
@@ -276,6 +284,9 @@ class Lab:
         return monitor.qmp(f"{self.tmp}/{who}.qmp", command, seconds)
 
     def go(self):
+        if places.BUNDLE:
+            say(f"booted {len(self.machines)} by {self.accelerator} in {time.monotonic() - self.began:.1f} s"
+                )
         ctl = self.machines[0].ports["ctl"]
         if self.opt.tty:
             self.saved_tty = termios.tcgetattr(0)
@@ -426,6 +437,11 @@ class Lab:
         return found
 
 
+def end_with_lab():
+    """In a child: the kernel kills it when the lab ends, however that ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def remove_killed(where):
     """Removes the directories of killed labs."""
     for name in os.listdir(where):
@@ -502,7 +518,7 @@ def run(opt, again):
             status = lab.loop()
         except Trouble as t:
             why = str(t)
-            say(f"run-vm: {t}")
+            say(f"{places.COMMAND}: {t}")
             for m in [t.machine] if t.machine else lab.machines:
                 with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
                     for line in f.read().splitlines()[-20:]:
@@ -512,7 +528,8 @@ def run(opt, again):
             why = "a kernel complained"
         # Ignore the status of a login: it is that of the last command typed.
         if (why or status and not opt.tty) and status is not None and not opt.no_collect:
-            say(f"run-vm: {why or f'exit status {status}'}; {collected(lab, status, why)}")
+            say(f"{places.COMMAND}: {why or f'exit status {status}'}; {collected(lab, status, why)}"
+                )
         seconds = 2 if status is None else ENDING
     except KeyboardInterrupt:
         status = 130
@@ -522,21 +539,27 @@ def run(opt, again):
         print(f"# retried: {why}: restarting the machines", file=sys.stderr)
         return lab, None
     for line in bad:
-        say(f"run-vm: {line}")
+        say(f"{places.COMMAND}: {line}")
     return lab, 125 if bad and status == 0 else status
 
 
-def main():
-    opt = arguments()
+def main(argv=None):
+    """argv: the arguments, by default those of this process."""
+    opt = arguments(argv)
     if os.environ.get("TERN_CHECK"):
         print(plan(opt))
         return 0
+    return boot(opt)
+
+
+def boot(opt):
+    """Runs the command of the options; returns the exit status."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda n, _: sys.exit(128 + n))
     try:
         return run_again(opt)
     except OSError as e:  # a full disk, no right to write, no KVM
-        say(f"run-vm: {e}")
+        say(f"{places.COMMAND}: {e}")
         return 125
 
 

@@ -133,9 +133,9 @@ def adapter_properties(m, n, opt, run):
     """Returns the properties of adapter n of a machine, for any front end."""
     props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
     if opt.pcap and m.index == 1:
-        props.append(f"pcap={run}/{wire_of(n)}.pcap")
+        props.append(f"pcap={quoted(run)}/{wire_of(n)}.pcap")
     if opt.events:
-        props.append(f"events={run}/{m.name}{f'-{n}' if n else ''}.events")
+        props.append(f"events={quoted(run)}/{m.name}{f'-{n}' if n else ''}.events")
     return props + [
         prop for vm, adapter, prop in map(split_prop, opt.device_prop)
         if vm in (None, m.index) and adapter in (None, n)
@@ -173,6 +173,11 @@ def add_second_wire(m, opt):
         ]
 
 
+def quoted(path):
+    """Returns a path as QEMU's options take it."""
+    return path.replace(",", ",,")
+
+
 # TCG copies "rep movsb" byte by byte: without these flags Linux copies words, five times as fast.
 EMULATED = "max,la57=off,erms=off,fsrm=off"
 
@@ -190,14 +195,15 @@ def qemu_command(m, lab, initrd, kvm):
         "rcupdate.rcu_cpu_stall_suppress_at_boot=1" + (" intel_iommu=on" if opt.iommu else "") +
         (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
     return [
-        *lab.qemu, "-name", m.name, "-M", "q35,smm=off,usb=off,vmport=off" +
-        (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp",
-        f"{opt.smp},sockets={opt.nodes}", *memory(opt), "-nodefaults", "-no-user-config",
-        "-display", "none", "-no-reboot", "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd,
-        "-append", append, "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on",
-        "-serial", "chardev:console", "-qmp", f"unix:{lab.tmp}/{m.name}.qmp,server=on,wait=off",
+        *lab.qemu, "-name", m.name, "-M",
+        "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel,
+        "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}", *memory(opt), "-nodefaults",
+        "-no-user-config", "-display", "none", "-no-reboot", "-kernel", f"{lab.image}/vmlinuz",
+        "-initrd", initrd, "-append", append, "-chardev",
+        f"file,id=console,path={quoted(lab.run)}/{m.name}.log,append=on", "-serial",
+        "chardev:console", "-qmp", f"unix:{quoted(lab.tmp)}/{m.name}.qmp,server=on,wait=off",
         *iommu, *root_ports(opt.adapters + 1), "-drive",
-        f"file={lab.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
+        f"file={quoted(lab.image)}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
         "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
         *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
         *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
@@ -251,7 +257,8 @@ def layers(image):
     ]
     for n, path in enumerate(found, 1):
         args += [
-            "-drive", f"file={path},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
+            "-drive",
+            f"file={quoted(path)},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
             "-device", f"virtio-blk-pci,drive=layer{n},serial=layer{n}"
         ]
     return args
@@ -260,7 +267,7 @@ def layers(image):
 def share(tag, path, more):
     """Returns the arguments for a directory of the host that guests mount by 9p."""
     return [
-        "-fsdev", f"local,id={tag},path={path},security_model=none{more},multidevs=remap",
+        "-fsdev", f"local,id={tag},path={quoted(path)},security_model=none{more},multidevs=remap",
         "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"
     ]
 

@@ -7,15 +7,17 @@ import shlex
 import sys
 
 import kernel
+import places
 from lanes import read_lanes
 
 LANES = list(read_lanes())
 FRONTS = ["auto", "qemu", "vfio-user"]
 
 
-def arguments():
-    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...",
-                                allow_abbrev=False)
+def arguments(argv=None):
+    """Returns the options in argv, by default those of this process."""
+    p = argparse.ArgumentParser(prog=places.COMMAND,
+                                usage=f"{places.COMMAND} [option]... -- CMD...", allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
     p.add_argument("--lane", choices=LANES, default=LANES[0],
                    help="kernel and user space of the guests")
@@ -43,7 +45,7 @@ def arguments():
         "--overlay", metavar="DIR", help=
         "files copied over the guests' root file system; a libtern among them replaces the checkout's"
     )
-    p.add_argument("--share", metavar="DIR",
+    p.add_argument("--share", metavar="DIR", default=os.environ.get("TERN_SHARE"),
                    help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
     p.add_argument(
         "--device-prop", metavar="[vmJ:][A:]K=V", action="append", default=[], help=
@@ -100,11 +102,11 @@ def arguments():
         "use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows"
     )
     p.add_argument("--no-build", action="store_true", help="use the existing build")
-    p.add_argument("--kvm", choices=["auto", "on", "off"],
-                   default=os.environ.get("TERN_KVM", "auto"),
+    p.add_argument("--kvm", choices=["auto", "on",
+                                     "off"], default=os.environ.get("TERN_KVM", "auto"),
                    help="auto: if a trial boot succeeds with it, within seconds; on: or fail")
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
-    a = p.parse_args()
+    a = p.parse_args(argv)
     if a.cmd[:1] == ["--"]:
         a.cmd = a.cmd[1:]
     if not a.cmd:
@@ -123,6 +125,8 @@ def arguments():
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
+    if places.BUNDLE:
+        check_bundle(p, a)
     choose_front(p, a)
     if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
         p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
@@ -152,6 +156,17 @@ def arguments():
     if unknown or (a.soft_roce and a.no_tern):
         p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
     return a
+
+
+# What a bundle does not have: other kernels, front ends and builds.
+CHECKOUT = ("lane", "front", "two_hosts", "kernel", "modules", "mutate")
+
+
+def check_bundle(p, a):
+    for name in CHECKOUT:
+        if getattr(a, name) not in (p.get_default(name), "qemu"):
+            p.error(f"--{name.replace('_', '-')} needs a checkout of tern (lab/run-vm)")
+    a.front = "qemu"
 
 
 def choose_front(p, a):
