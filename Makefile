@@ -8,7 +8,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check format modules \
 	modules_install deb docs export-linux export-rdma-core clean bench bench-full bench-check \
-	bench-bundle
+	bench-bundle bundle container
 
 help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
@@ -27,6 +27,8 @@ help:
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
 	@echo 'make deb         Debian packages of the drivers (DKMS), the provider, ternd and verbs-judge, in build/deb'
+	@echo 'make bundle      an archive that boots machines with tern on any x86-64 Linux: build/tern-bundle-VERSION-x86_64.tar.zst'
+	@echo 'make container   the same as a container image: build/tern-container-VERSION.tar'
 	@echo 'make docs        Documentation/ as a site with search, in build/docs'
 	@echo 'make export-linux LINUX=DIR          the drivers as a patch series for a Linux 7.3 tree, in build/export/linux'
 	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as a patch series for an rdma-core 65.0 tree'
@@ -81,6 +83,12 @@ modules modules_install:
 
 deb:
 	@lab/host-setup && packaging/make-deb
+
+bundle:
+	@lab/host-setup && packaging/make-bundle
+
+container:
+	@lab/host-setup && packaging/make-container
 
 docs:
 	@lab/host-setup && lab/sysroot-run tests/check/docs build/docs
