@@ -27,6 +27,7 @@ import failure
 import frontend
 import hosts
 import monitor
+import packages
 import places
 import stall
 from kvm import kvm_works
@@ -261,10 +262,12 @@ class Lab:
         for line in self.lines(sock, m, "lab"):
             try:
                 word, who, command = line.split(" ", 2)
-                if word not in ("qmp", "power") or not re.fullmatch(r"vm\d+", who):
+                if word not in ("qmp", "power", "fetch") or not re.fullmatch(r"vm\d+", who):
                     raise ValueError("expected: qmp VM JSON, or power VM on|off")
                 if word == "qmp":
                     answer = self.qmp(who, json.loads(command))
+                elif word == "fetch":
+                    answer = {"return": self.fetch(json.loads(command))}
                 else:
                     self.power(who, command == "on")
                     answer = {"return": {}}
@@ -275,6 +278,11 @@ class Lab:
             sock.setblocking(True)
             sock.sendall(json.dumps(answer).encode() + b"\n")
             sock.setblocking(False)
+
+    def fetch(self, uri):
+        if not self.opt.fetches:
+            raise ValueError("this lab fetches nothing")
+        return packages.fetch(uri, self.share)
 
     def qmp(self, who, command, seconds=120):
         if self.opt.front == "vfio-user":
@@ -552,11 +560,26 @@ def main(argv=None):
     return boot(opt)
 
 
+def add_packages(opt):
+    """Makes a layer with the packages for the machines of a bundle, in a machine of its own."""
+    def make(share, command):
+        say(f"{places.COMMAND}: installing {' '.join(opt.package)}, once")
+        more = ["--no-tern", "--no-collect", "--kvm", opt.kvm, "--timeout", str(packages.SECONDS)]
+        prepare = arguments(
+            ["--vms", "1", "--share", share, "--run-dir", f"{share}/run", *more, "--", *command])
+        prepare.fetches = True
+        return run_again(prepare)
+
+    os.environ["TERN_PACKAGES"] = packages.layer(opt.package, make)
+
+
 def boot(opt):
     """Runs the command of the options; returns the exit status."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda n, _: sys.exit(128 + n))
     try:
+        if places.BUNDLE and opt.package:
+            add_packages(opt)
         return run_again(opt)
     except OSError as e:  # a full disk, no right to write, no KVM
         say(f"{places.COMMAND}: {e}")

@@ -125,6 +125,7 @@ def arguments(argv=None):
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
+    a.fetches = False
     if places.BUNDLE:
         check_bundle(p, a)
     choose_front(p, a)
