@@ -46,7 +46,11 @@ def run_dir():
         return os.path.join(TOP, "build/run")
     if os.access(".", os.W_OK | os.X_OK):
         return os.path.abspath("tern-run")
-    return f"{temporary()}/tern-run-{os.getuid()}"
+    path = f"{temporary()}/tern-run-{os.getuid()}"
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if os.lstat(path).st_uid != os.getuid() or os.path.islink(path):
+        raise PermissionError(errno.EACCES, "belongs to another user; use --run-dir", path)
+    return path
 
 
 def temporary():
