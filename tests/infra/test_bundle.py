@@ -63,13 +63,14 @@ class Options(unittest.TestCase):
                 return errors.getvalue()
 
     def test_what_needs_a_checkout(self):
-        for args in (["--lane", "debug"], ["--front", "vfio-user"], ["--mutate"],
-                     ["--kernel", "/"], ["--two-hosts"]):
+        for args in (["--lane", "debug"], ["--front",
+                                           "vfio-user"], ["--mutate"], ["--kernel",
+                                                                        "/"], ["--two-hosts"]):
             self.assertIn(f"{args[0]} needs a checkout", self.parse(*args))
 
     def test_what_a_bundle_has(self):
-        self.assertEqual(self.parse("--front", "qemu", "--no-build", "--adapters", "2").front,
-                         "qemu")
+        self.assertEqual(
+            self.parse("--front", "qemu", "--no-build", "--adapters", "2").front, "qemu")
 
     def test_a_share_of_the_environment(self):
         with unittest.mock.patch.dict(os.environ, {"TERN_SHARE": "/"}):
@@ -114,6 +115,58 @@ class Fetch(unittest.TestCase):
 class Paths(unittest.TestCase):
     def test_commas(self):
         self.assertIn("path=/a,,b", machine.share("tag", "/a,b", "")[1])
+
+
+class Script(unittest.TestCase):
+    """packaging/ci/run, with an archive whose tern prints its arguments."""
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = top.name
+        os.makedirs(f"{self.top}/tmp")
+        os.makedirs(f"{self.top}/bundle")
+        with open(f"{self.top}/bundle/tern", "w") as f:
+            f.write("#!/bin/sh\nif [ $1 = view ]; then echo page >page.out; exit 1; fi\n"
+                    "printf '%s\\n' \"$@\" '<b>' >args; echo '`<b>'; exit 7\n")
+        os.chmod(f"{self.top}/bundle/tern", 0o755)
+        subprocess.run(["tar", "-cJf", "b.tar.xz", "bundle"], cwd=self.top, check=True)
+
+    def script(self, *args):
+        return subprocess.run(
+            [f"{TOP}/packaging/ci/run", *args], cwd=self.top, text=True, capture_output=True,
+            env={**os.environ, "TMPDIR": f"{self.top}/tmp", "GITHUB_OUTPUT": f"{self.top}/outputs"})
+
+    def read(self, name):
+        with open(f"{self.top}/{name}") as f:
+            return f.read()
+
+    def test_an_archive(self):
+        r = self.script("--bundle", "b.tar.xz", "--machines", "3", "--packages", "a,b c",
+                        "--faults", "drop tx; mark rx", "--", "make check; true")
+        self.assertEqual(r.returncode, 7, r.stderr)
+        args = self.read("args").splitlines()
+        self.assertEqual(args[-4:-1], ["sh", "-c", "make check; true"])
+        for words in (["--vms", "3"], ["--package", "a", "--package", "b", "--package",
+                                       "c"], ["--device-prop", "faults=drop tx; mark rx"],
+                      ["--pcap", "--events"], ["--share", os.path.realpath(self.top)]):
+            self.assertIn("\n".join(words), "\n".join(args))
+        self.assertIn("failed with status 7", self.read("tern-ci/summary.md"))
+        self.assertIn("\n    `<b>", self.read("tern-ci/summary.md"))
+        self.assertIn("status=7\n", self.read("outputs"))
+        self.assertEqual(os.listdir(f"{self.top}/tmp"), [])
+
+    def test_what_is_no_bundle(self):
+        for place, text in (("nowhere", "is no bundle"), ("none.tar.xz", "cannot unpack")):
+            r = self.script("--bundle", place, "--", "true")
+            self.assertEqual(r.returncode, 125)
+            self.assertIn(text, r.stderr)
+        self.assertEqual(os.listdir(f"{self.top}/tmp"), [])
+
+    def test_wrong_options(self):
+        for args, text in ((["--captures", "yes", "--",
+                             "a"], "takes on or off"), (["--", "a", "b"], "one argument"),
+                           (["--fault", "x"], "unknown"), (["--machines"], "lacks its value")):
+            self.assertIn(text, self.script(*args).stderr)
 
 
 class Composite(unittest.TestCase):
