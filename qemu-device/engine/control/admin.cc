@@ -118,12 +118,14 @@ void Admin::configure(std::uint32_t offset, std::uint32_t value) {
 
 // ---- life cycle ----
 
+bool Admin::configured() const {
+  return page_shift_reg_ >= TERN_PAGE_SHIFT_MIN && page_shift_reg_ <= TERN_PAGE_SHIFT_MAX &&
+         log_size_ >= kLogSizeMin && log_size_ <= kLogSizeMax && aq_lo_ % kQueueAlign == 0 &&
+         acq_lo_ % kQueueAlign == 0 && record_lo_ % sizeof(tern_aq_record) == 0;
+}
+
 void Admin::enable() {
-  if (page_shift_reg_ < TERN_PAGE_SHIFT_MIN || page_shift_reg_ > TERN_PAGE_SHIFT_MAX ||
-      log_size_ < kLogSizeMin || log_size_ > kLogSizeMax || aq_lo_ % kQueueAlign != 0 ||
-      acq_lo_ % kQueueAlign != 0 || record_lo_ % sizeof(tern_aq_record) != 0) {
-    return fatal(TERN_FATAL_CONFIG);
-  }
+  if (!configured()) return fatal(TERN_FATAL_CONFIG);
   if (const std::uint64_t record = join(record_hi_, record_lo_); record != 0)
     record_.emplace(record);
   page_shift_ = page_shift_reg_;

@@ -34,6 +34,10 @@ class Admin {
   std::uint32_t reg_read(std::uint32_t offset);
   void reg_write(std::uint32_t offset, std::uint32_t value);
   void reset();  // registers and life cycle; the Device resets the objects
+  // Saved state of the registers; then that of commands in progress, when all objects are known.
+  // The state of the life cycle is known.
+  void state(Archive& ar);
+  void commands_state(Archive& ar);
 
   // Polls, and executes a slice of commands. Zeroes device memory for about `budget` bytes, from
   // which it subtracts them. Returns true if more commands are waiting or in progress.
@@ -77,6 +81,8 @@ class Admin {
   };
 
   [[nodiscard]] bool enabled() const;
+  // Whether the registers allow TERN_CTRL_ENABLE.
+  [[nodiscard]] bool configured() const;
   [[nodiscard]] bool waiting() const { return head_ != tail_ || num_clearing_ != 0; }
   void enable();
   void fatal(std::uint32_t code);

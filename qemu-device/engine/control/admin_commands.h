@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "control/registry.h"
 #include "memory/memory.h"
 #include "tern_hw.hpp"
 
@@ -67,6 +68,20 @@ struct Command {
 // The commands. The caller has checked reserved bytes; a command checks everything else. They
 // return TERN_ST_*.
 namespace commands {
+
+// The objects that a QP refers to; null if its type has none.
+struct QpParents {
+  Registry::Pd* pd = nullptr;
+  Registry::Xrcd* xrcd = nullptr;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  Srq* srq = nullptr;
+};
+// Check a command without the objects that it refers to; find those objects.
+[[nodiscard]] Status check_qp(const tern_cmd_create_qp& cmd);
+[[nodiscard]] Status check_srq(const tern_cmd_create_srq& cmd, const Config& config);
+[[nodiscard]] Status find_qp_parents(const Registry& registry, const tern_cmd_create_qp& cmd,
+                                     QpParents& p);
 
 struct None {};  // no input
 

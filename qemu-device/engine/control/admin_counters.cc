@@ -10,7 +10,10 @@ namespace tern::commands {
 
 Status create_counter_set(Admin&, Device& device, const None&, Reply& reply) {
   if (device.registry.counter_sets.full()) return TERN_ST_NO_RESOURCE;
-  reply.set_id(device.registry.counter_sets.insert(std::make_unique<CounterSet>(device.datapath)));
+  auto set = std::make_unique<CounterSet>(device.datapath);
+  CounterSet* const made = set.get();
+  made->number = device.registry.counter_sets.insert(std::move(set));
+  reply.set_id(made->number);
   return TERN_ST_OK;
 }
 
@@ -45,9 +48,11 @@ Status create_comp_cntr(Admin&, Device& device, const tern_cmd_create_comp_cntr&
                         Reply& reply) {
   if (device.registry.comp_counters.full()) return TERN_ST_NO_RESOURCE;
   auto counter = std::make_unique<CompCounter>(device.datapath, cmd);
-  const Status st = counter->init();
-  if (st == TERN_ST_OK) reply.set_id(device.registry.comp_counters.insert(std::move(counter)));
-  return st;
+  if (const Status st = counter->init(); st != TERN_ST_OK) return st;
+  CompCounter* const made = counter.get();
+  made->number = device.registry.comp_counters.insert(std::move(counter));
+  reply.set_id(made->number);
+  return TERN_ST_OK;
 }
 
 Status destroy_comp_cntr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {

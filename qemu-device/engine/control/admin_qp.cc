@@ -74,7 +74,20 @@ Status check_target(const tern_cmd_create_qp& cmd) {
   return bare ? TERN_ST_OK : TERN_ST_BAD_PARAM;
 }
 
-Status check_type(const tern_cmd_create_qp& cmd) {
+// Joins the groups of the parents. `fixed`: lane 0 has to serve the QP.
+LaneGroup& join_parents(Device& device, const QpParents& p, bool fixed) {
+  LaneMember& base = p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member;
+  if (p.send_cq != nullptr) device.join(base, p.send_cq->lane_member);
+  if (p.recv_cq != nullptr) device.join(base, p.recv_cq->lane_member);
+  if (p.srq != nullptr) device.join(base, p.srq->lane_member);
+  if (fixed) device.fix(base.group());
+  device.place(base.group());
+  return base.group();
+}
+
+}  // namespace
+
+Status check_qp(const tern_cmd_create_qp& cmd) {
   constexpr unsigned every = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   unsigned known = every;
   if (cmd.type == TERN_QPT_RAW)
@@ -96,29 +109,19 @@ Status check_type(const tern_cmd_create_qp& cmd) {
   return target ? check_target(cmd) : check_layout(cmd);
 }
 
-// The objects that a new QP refers to; null if its type has none.
-struct Parents {
-  Registry::Pd* pd = nullptr;
-  Registry::Xrcd* xrcd = nullptr;
-  Cq* send_cq = nullptr;
-  Cq* recv_cq = nullptr;
-  Srq* srq = nullptr;
-};
-
-Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents& p) {
+Status find_qp_parents(const Registry& registry, const tern_cmd_create_qp& cmd, QpParents& p) {
   if (cmd.type == TERN_QPT_XRC_TGT) {
-    p.xrcd = device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+    p.xrcd = registry.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
     return p.xrcd != nullptr ? TERN_ST_OK : TERN_ST_BAD_HANDLE;
   }
   const bool shares = cmd.flags & TERN_QP_F_SRQ;
-  p.pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
-  p.send_cq = device.registry.cqs.find(le(std::uint32_t{cmd.send_cqn}));
-  p.recv_cq = device.registry.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
-  if (shares) p.srq = device.registry.srqs.find(le(std::uint32_t{cmd.srqn}));
+  p.pd = registry.pds.find(le(std::uint32_t{cmd.pdn}));
+  p.send_cq = registry.cqs.find(le(std::uint32_t{cmd.send_cqn}));
+  p.recv_cq = registry.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
+  if (shares) p.srq = registry.srqs.find(le(std::uint32_t{cmd.srqn}));
   if (p.pd == nullptr || p.send_cq == nullptr || p.recv_cq == nullptr ||
-      (shares && p.srq == nullptr) || !device.datapath.uars.live(le(std::uint32_t{cmd.uar}))) {
+      (shares && p.srq == nullptr))
     return TERN_ST_BAD_HANDLE;
-  }
   // An XRC SRQ receives only messages that refer to it.
   if (shares && p.srq->xrcd() != 0) return TERN_ST_BAD_PARAM;
   // All messages to an SRQ with tags complete in one order.
@@ -126,27 +129,18 @@ Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents
     if (cmd.type != TERN_QPT_RC) return TERN_ST_BAD_PARAM;
     p.recv_cq = p.srq->cq();
   }
-  // A dead CQ reported its failure to the QPs it had; a new one would never learn of it.
-  return p.send_cq->broken() || p.recv_cq->broken() ? TERN_ST_BAD_STATE : TERN_ST_OK;
+  return TERN_ST_OK;
 }
-
-// Joins the groups of the parents. `fixed`: lane 0 has to serve the QP.
-LaneGroup& join_parents(Device& device, const Parents& p, bool fixed) {
-  LaneMember& base = p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member;
-  if (p.send_cq != nullptr) device.join(base, p.send_cq->lane_member);
-  if (p.recv_cq != nullptr) device.join(base, p.recv_cq->lane_member);
-  if (p.srq != nullptr) device.join(base, p.srq->lane_member);
-  if (fixed) device.fix(base.group());
-  device.place(base.group());
-  return base.group();
-}
-
-}  // namespace
 
 Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& reply) {
-  Parents p;
-  if (const Status st = check_type(cmd); st != TERN_ST_OK) return st;
-  if (const Status st = find_parents(device, cmd, p); st != TERN_ST_OK) return st;
+  QpParents p;
+  if (const Status st = check_qp(cmd); st != TERN_ST_OK) return st;
+  if (const Status st = find_qp_parents(device.registry, cmd, p); st != TERN_ST_OK) return st;
+  if (p.pd != nullptr && !device.datapath.uars.live(le(std::uint32_t{cmd.uar})))
+    return TERN_ST_BAD_HANDLE;
+  // A dead CQ reported its failure to the QPs it had; a new one would never learn of it.
+  if (p.send_cq != nullptr && (p.send_cq->broken() || p.recv_cq->broken()))
+    return TERN_ST_BAD_STATE;
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
   if (gsi && !privileged) return TERN_ST_DENIED;

@@ -15,8 +15,10 @@ bool is_srq_event(std::uint16_t type) {
   return type == TERN_EV_SRQ_ERR || type == TERN_EV_SRQ_LIMIT;
 }
 
+}  // namespace
+
 // Checks that the numbers and sizes that this kind of SRQ does not use are 0.
-Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
+Status check_srq(const tern_cmd_create_srq& cmd, const Config& config) {
   const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
   const bool tm = cmd.flags == TERN_SRQ_F_TM;
   if (cmd.flags != 0 && !xrc && !tm) return TERN_ST_BAD_PARAM;
@@ -27,8 +29,6 @@ Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
     return TERN_ST_BAD_PARAM;
   return TERN_ST_OK;
 }
-
-}  // namespace
 
 Status alloc_xrcd(Admin&, Device& device, const None&, Reply& reply) {
   if (device.registry.xrcds.full()) return TERN_ST_NO_RESOURCE;
@@ -45,7 +45,7 @@ Status free_xrcd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 }
 
 Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply& reply) {
-  if (const Status st = check_kind(cmd, device.registry.config); st != TERN_ST_OK) return st;
+  if (const Status st = check_srq(cmd, device.registry.config); st != TERN_ST_OK) return st;
   const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
   const bool has_cq = cmd.flags != 0;
   Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));

@@ -114,6 +114,13 @@ class Device {
   void unshare();
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
+  // Returns the state of the device and its objects, but not the bytes of device memory. The host
+  // has taken all effects, and ended all bursts.
+  [[nodiscard]] std::vector<std::byte> save();
+  // Makes this device what another one was when it was saved. It must be configured alike, have the
+  // same device memory and DMA memory, and a clock that goes on. Link, speed and polling are as
+  // they were. On an error returns false, with the reason in `error`, and the device is reset.
+  [[nodiscard]] bool load(std::span<const std::byte> state, std::string& error);
   bool run(std::uint32_t budget);
   // Polls queues. Returns false if run() would find nothing to do; returns true also once no queue
   // is polled any more.
@@ -158,6 +165,8 @@ class Device {
   void for_each_lane(F&& f) {
     for (unsigned i = 0; i < lanes(); ++i) f(lane(i));
   }
+  void state(Archive& ar);
+  void properties_state(Archive& ar) const;
   void ring_own(std::uint64_t offset, std::uint32_t value);
   [[nodiscard]] bool ring(DataPath& lane, std::uint32_t uar, std::uint32_t value);
   [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,

@@ -63,6 +63,7 @@ class BlockPool {
   // Whether much memory is taken. The owner should then take only enough for one step.
   [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
   void set_plenty(std::size_t bytes) { plenty_ = bytes; }
+  [[nodiscard]] std::size_t plenty() const { return plenty_; }
   [[nodiscard]] std::size_t taken() const { return taken_; }
 
  private:
@@ -134,6 +135,7 @@ class PooledRing {
   void set_capacity(std::uint32_t capacity) { capacity_ = static_cast<std::uint16_t>(capacity); }
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
   // How many more it can hold.
   [[nodiscard]] std::uint32_t room() const { return capacity_ - std::uint32_t{size_}; }
   // Element `i`, counted from the oldest.

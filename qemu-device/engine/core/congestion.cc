@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/archive.h"
+
 namespace tern {
 
 namespace {
@@ -52,6 +54,14 @@ bool set_word(CongestionParams& params, std::string_view word, std::string& erro
 
 CongestionParams::CongestionParams() {
   std::ranges::transform(kRanges, values_.begin(), &Range::preset);
+}
+
+void CongestionParams::state(Archive& ar) {
+  for (unsigned i = 0; i < values_.size(); ++i) {
+    std::uint32_t value = values_[i];
+    ar(value);
+    if (ar.reading()) ar.require(set(i, value), "a parameter of congestion control is wrong");
+  }
 }
 
 bool CongestionParams::set(unsigned index, std::uint32_t value) {

@@ -13,6 +13,8 @@
 
 namespace tern {
 
+class Archive;
+
 // The largest rate that the engine calculates with, in bit/s: products with a time fit 64 bits.
 inline constexpr std::uint64_t kMaxRate = 4'000'000'000'000;
 
@@ -30,6 +32,7 @@ class CongestionParams {
     return (values_[feature] >> (sl & 7U) & 1) != 0;
   }
 
+  void state(Archive& ar);
   // Returns false, and changes nothing, if the value is out of range.
   [[nodiscard]] bool set(unsigned index, std::uint32_t value);
 

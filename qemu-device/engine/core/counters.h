@@ -28,6 +28,7 @@ struct Counters {
 struct CounterSet {
   explicit CounterSet(Context& lane) : lane_member(lane, nullptr, this) {}
   Counters values;
+  std::uint32_t number = 0;
   std::uint32_t users = 0;
   LaneMember lane_member;
 };

@@ -16,6 +16,8 @@
 
 namespace tern {
 
+class Archive;
+
 // State of the device's life cycle: TERN_REG_STATUS and TERN_REG_FATAL. Every lane may stop the
 // device.
 class DeviceStatus {
@@ -35,6 +37,7 @@ class DeviceStatus {
     bits_.fetch_or(TERN_STATUS_FATAL, std::memory_order_relaxed);
     return true;
   }
+  void state(Archive& ar);
   void reset() {
     bits_.store(TERN_STATUS_READY, std::memory_order_relaxed);
     fatal_.store(TERN_FATAL_NONE, std::memory_order_relaxed);
@@ -107,6 +110,7 @@ class DeviceState {
   // generation of the object's number, which the object's events carry.
   [[nodiscard]] std::uint64_t next_serial() { return ++serials_; }
   [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
+  void state(Archive& ar);
 
   const Config config;
   DeviceStatus status;

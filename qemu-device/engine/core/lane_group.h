@@ -11,6 +11,7 @@
 
 namespace tern {
 
+class Archive;
 class Context;
 class LaneMember;
 
@@ -33,6 +34,7 @@ class LaneGroup {
   std::uint32_t qps = 0;
 
  private:
+  friend class Archive;
   friend class LaneMember;
   List<LaneMember, BaseHook<LaneMember>> members_;
   Context* lane_;
@@ -56,6 +58,7 @@ class LaneMember : public BaseHook<LaneMember> {
   std::uint32_t join(LaneMember& other);
 
  private:
+  friend class Archive;
   friend class LaneGroup;
   void enter(std::shared_ptr<LaneGroup> group);
 

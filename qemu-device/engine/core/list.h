@@ -110,6 +110,11 @@ class List {
       f(*owner(link));
     }
   }
+  // Calls f for the link of each object.
+  template <class F>
+  void for_each_link(F&& f) const {
+    for (const ListLink* at = head_.next_; at != &head_; at = at->next_) f(*at);
+  }
 
  private:
   [[nodiscard]] static T* owner(ListLink& link) { return static_cast<Element&>(link).owner(); }

@@ -3,8 +3,12 @@
 // references find nothing for as long as possible.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <vector>
+
+#include "core/archive.h"
 
 namespace tern {
 
@@ -18,6 +22,11 @@ class Numbers {
   // All reserved numbers and all numbers ever taken are below used().
   [[nodiscard]] std::uint32_t used() const { return used_; }
 
+  [[nodiscard]] std::uint32_t limit() const { return limit_; }
+  [[nodiscard]] bool is_free(std::uint32_t number) const {
+    return std::ranges::find(free_, number) != free_.end();
+  }
+
   // A number must be left.
   std::uint32_t take() {
     if (used_ < limit_) return used_++;
@@ -29,6 +38,26 @@ class Numbers {
   void clear() {
     used_ = reserved_;
     free_.clear();
+  }
+  // The saved state, in two parts: how many numbers were used, and which are free. `live(number)`:
+  // whether a number is in use.
+  void state(Archive& ar) {
+    ar(used_);
+    if (!ar.require(used_ >= reserved_ && used_ <= limit_, "there are too many objects"))
+      used_ = reserved_;
+  }
+  template <class F>
+  void free_state(Archive& ar, F&& live) {
+    free_.resize(ar.count(free_.size(), limit_, sizeof(free_.front())));
+    std::vector<bool> seen(ar.reading() ? used_ : 0);
+    for (std::uint32_t& number : free_) {
+      ar(number);
+      if (!ar.reading()) continue;
+      if (!ar.require(number >= reserved_ && number < used_ && !seen[number] && !live(number),
+                      "a number is free twice, or in use"))
+        return;
+      seen[number] = true;
+    }
   }
 
  private:

@@ -57,6 +57,31 @@ class Slab {
     }
   }
 
+  // item(number, object): describes an object. Reading, it gets a vacant one, and leaves it vacant
+  // if the state is wrong.
+  template <class F>
+  void state(Archive& ar, F&& item) {
+    numbers_.state(ar);
+    if (ar.reading()) {
+      for (std::uint32_t i = 0; i < numbers_.used(); ++i) {
+        if (i % kInPage == 0) pages_.push_back(new_large_page());
+        std::construct_at(&at(i));
+      }
+    }
+    const std::uint32_t left = ar.count(count_, numbers_.used(), sizeof(std::uint32_t));
+    std::uint32_t i = 0;
+    for (std::uint32_t n = 0; n < left && ar.ok(); ++n, ++i) {
+      while (!ar.reading() && at(i).vacant()) ++i;
+      ar(i);
+      if (!ar.require(i < numbers_.used() && at(i).vacant() == ar.reading(),
+                      "an object has a wrong number"))
+        return;
+      item(first_ + i, at(i));
+      if (ar.reading() && ar.require(!at(i).vacant(), "an object is wrong")) ++count_;
+    }
+    numbers_.free_state(ar, [&](std::uint32_t number) { return !at(number).vacant(); });
+  }
+
   void clear() {
     for (std::uint32_t i = 0; i < numbers_.used(); ++i) std::destroy_at(&at(i));
     pages_.clear();
@@ -65,6 +90,12 @@ class Slab {
   }
 
   [[nodiscard]] std::uint32_t count() const { return count_; }
+  template <class F>
+  void for_each(F&& f) {
+    for (std::uint32_t i = 0; i < numbers_.used(); ++i) {
+      if (!at(i).vacant()) f(first_ + i, at(i));
+    }
+  }
 
  private:
   static constexpr std::uint32_t kInPage = kLargePage / sizeof(T);

@@ -72,6 +72,44 @@ class Table {
     return first_ + static_cast<std::uint32_t>(slots_.size());
   }
 
+  // make(number, object): writing, describes what the object is made from; reading, where `object`
+  // is null, makes one from it, or returns null if that is impossible. The objects' own state is
+  // described by the caller.
+  template <class F>
+  void state(Archive& ar, F&& make) {
+    std::uint32_t number = 0;
+    const std::uint32_t most = first_ + numbers_.limit();
+    const std::uint32_t left = ar.count(count_, numbers_.limit(), sizeof(number));
+    if (!ar.reading()) {
+      for_each([&](std::uint32_t n, T& object) {
+        ar(n);
+        (void)make(n, &object);
+      });
+    }
+    for (std::uint32_t i = 0; ar.reading() && i < left; ++i) {
+      ar(number);
+      const std::uint32_t at = number - first_;
+      if (!ar.require(number >= first_ && number < most && (at >= slots_.size() || !slots_[at]),
+                      "an object has a wrong number"))
+        return;
+      std::unique_ptr<T> object = make(number, nullptr);
+      if (!ar.require(object != nullptr, "an object is wrong")) return;
+      if (at >= slots_.size()) slots_.resize(at + 1);
+      slots_[at] = std::move(object);
+      ++count_;
+    }
+    numbers_.state(ar);
+    numbers_.free_state(ar, [&](std::uint32_t at) { return at < slots_.size() && slots_[at]; });
+    if (!ar.reading()) return;
+    if (ar.require(slots_.size() <= numbers_.used(), "an object has a number that was never used"))
+      slots_.resize(numbers_.used());
+  }
+  // Whether erase() has withheld the number.
+  [[nodiscard]] bool withheld(std::uint32_t number) const {
+    const std::uint32_t at = number - first_;
+    return at >= reserved_ && at < slots_.size() && !slots_[at] && !numbers_.is_free(at);
+  }
+
   template <class F>
   void for_each(F&& f) const {
     for (std::uint32_t i = 0; i < slots_.size(); ++i) {

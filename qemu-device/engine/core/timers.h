@@ -9,6 +9,7 @@
 
 namespace tern {
 
+class Archive;
 class TimerQueue;
 
 class Timer {
@@ -33,6 +34,7 @@ class Timer {
   void move_to(TimerQueue& queue);
 
  private:
+  friend class Archive;
   friend class TimerQueue;
   static constexpr std::size_t kIdle = SIZE_MAX;
   [[nodiscard]] Nanos key() const;
@@ -52,6 +54,7 @@ class TimerQueue {
   bool run(Nanos now, unsigned limit);
 
  private:
+  friend class Archive;
   friend class Timer;
   // A timer with the deadline that it had when it was placed here; its own may be later.
   struct Node {

@@ -30,6 +30,9 @@ class DataPath final : public Context {
   // Enables the data path with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
   void reset();  // all objects are gone
+  // Saved state of the lane itself; then that of its poller, when all QPs are known.
+  void state(Archive& ar);
+  void poller_state(Archive& ar);
 
   // Serves QPs for about `budget` bytes, and Ethernet queues for about as many: neither delays the
   // other. `more`: admin commands are still waiting. Returns true if work is left or a queue is

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 
 namespace tern {
 
+class Archive;
 class Qp;
 
 // The destination QP of every multicast packet.
@@ -31,6 +33,8 @@ class Multicast {
   // Removes a QP that is being destroyed from its groups. Returns their number.
   std::uint32_t forget(const Qp& qp);
   void clear();
+  // Saved state. find_qp(number): null if there is no such UD QP.
+  void state(Archive& ar, const std::function<Qp*(std::uint32_t)>& find_qp);
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
   // Delivers the packet to each QP of its group except `except`. Returns their number, nullopt if

@@ -75,6 +75,9 @@ class Port {
   void forget();
   void reset();  // addresses and Ethernet queues; the link and the faults stay
 
+  // Saved state of the fault rules and the frames that they hold back.
+  void faults_state(Archive& ar);
+
   // ---- fault injection (Documentation/faults.rst) ----
   // Replaces the rules, adds some or removes some; an empty text removes all. Returns false, with
   // the reason in `error`, if the text is wrong.

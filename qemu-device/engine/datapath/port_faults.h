@@ -14,6 +14,7 @@
 
 namespace tern {
 
+class Archive;
 class DataPath;
 class Port;
 
@@ -31,6 +32,7 @@ class PortFaults final : public Faults::Port {
   // Handles a frame from the wire.
   void receive(std::span<const std::byte> frame);
   [[nodiscard]] Faults& rules() { return faults_; }
+  void state(Archive& ar);
 
   void send(std::span<const std::byte> frame) override;
   void accept(std::span<const std::byte> frame, bool inside) override;

@@ -12,6 +12,8 @@
 
 namespace tern {
 
+class Archive;
+
 // Returns whether a GID maps an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
 [[nodiscard]] inline bool is_mapped(const Gid& gid) {
   constexpr Gid kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -35,6 +37,7 @@ class Addresses {
   void query(tern_rsp_port* rsp) const;
   void set_link(bool up) { link_up_ = up; }
   void set_speed(std::uint32_t mbps) { speed_ = mbps; }
+  void state(Archive& ar);
   void reset();  // GIDs cleared, permanent MAC, disabled; link and speed stay as they are
 
   // Whether the port carries traffic: the link is up and software has enabled the port.

@@ -66,32 +66,40 @@ void Ethernet::reset() {
 
 // ---- queues ----
 
-Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars,
-                              std::uint32_t* id) {
+Status Ethernet::check_queue(const tern_cmd_create_eth_queue& cmd) {
   const Record record(le(std::uint64_t{cmd.record}));
   const std::uint8_t flags = cmd.direction == TERN_ETH_QUEUE_RX ? kRxFlags : 0;
-  if (cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 ||
-      cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax || !is_port(cmd.port) ||
-      !record.fits<tern_eth_record>() || !may_coalesce(cmd.flags)) {
-    return TERN_ST_BAD_PARAM;
-  }
+  const bool bad = cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 ||
+                   cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax || !is_port(cmd.port) ||
+                   !record.fits<tern_eth_record>() || !may_coalesce(cmd.flags);
+  return bad ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+}
+
+std::unique_ptr<EthQueue> Ethernet::make_queue(const tern_cmd_create_eth_queue& cmd, Cq& cq) {
+  auto q = std::make_unique<EthQueue>(context_.device.page_budget, kicked_);
+  q->cmd = cmd;
+  q->cq = &cq;
+  q->record = Record(le(std::uint64_t{cmd.record}));
+  if (q->transmits()) q->large = std::make_unique<TxLarge>();
+  if (q->flag(TERN_ETH_QF_COALESCE)) q->open = std::make_unique<RxOpen>();
+  return q;
+}
+
+Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars,
+                              std::uint32_t* id) {
+  if (const Status st = check_queue(cmd); st != TERN_ST_OK) return st;
   if (!cq) return TERN_ST_BAD_HANDLE;
   if (cq->broken()) return TERN_ST_BAD_STATE;
   if (count_of(cmd.direction) >= max_queues()) return TERN_ST_NO_RESOURCE;
-  auto q = std::make_unique<EthQueue>(context_.device.page_budget, kicked_);
-  q->cmd = cmd;
-  q->cq = cq;
-  q->record = record;
+  auto q = make_queue(cmd, *cq);
   const std::uint64_t ring = sizeof(tern_eth_txd) << cmd.log_size;
   if (const Status st = q->buffer.load(context_.host, cmd.pages, ring)) return st;
-  if (q->transmits()) q->large = std::make_unique<TxLarge>();
-  if (q->flag(TERN_ETH_QF_COALESCE)) q->open = std::make_unique<RxOpen>();
   cq->attach(q->cq_user);
   EthQueue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));
   uars.add(le(cmd.uar), queue->page_queue);
   if (queue->transmits()) TxAccess::store_status(context_, *queue);
-  if (!queue->transmits() && (first_rx_ == nullptr || queue->id < first_rx_->id)) first_rx_ = queue;
+  find_first_rx();
   return TERN_ST_OK;
 }
 
@@ -103,12 +111,15 @@ Status Ethernet::destroy_queue(std::uint32_t id) {
     return TERN_ST_BUSY;
   tx_poller.forget(*q);
   queues_.erase(id);
-  if (q != first_rx_) return TERN_ST_OK;
-  first_rx_ = nullptr;
-  queues_.for_each([this](std::uint32_t, EthQueue& other) {
-    if (first_rx_ == nullptr && !other.transmits()) first_rx_ = &other;
-  });
+  find_first_rx();
   return TERN_ST_OK;
+}
+
+void Ethernet::find_first_rx() {
+  first_rx_ = nullptr;
+  queues_.for_each([this](std::uint32_t, EthQueue& q) {
+    if (first_rx_ == nullptr && !q.transmits()) first_rx_ = &q;
+  });
 }
 
 std::uint32_t Ethernet::count_of(std::uint8_t direction) const {
@@ -308,20 +319,27 @@ bool Ethernet::refers_to_qp(std::uint32_t qpn) const {
 
 // ---- flows ----
 
-Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
+Status Ethernet::check_flow(const tern_cmd_create_flow& cmd) const {
   const std::uint32_t dest_id = le(std::uint32_t{cmd.dest_id});
   const bool numbered = cmd.dest != TERN_DEST_NONE && cmd.dest != TERN_DEST_WIRE;
   if (!is_port(cmd.port) || cmd.dest > TERN_DEST_WIRE || (!numbered && dest_id != 0) ||
       !may_go_to(cmd.kind, cmd.dest))
     return TERN_ST_BAD_PARAM;
-  if (!is_destination(cmd)) return TERN_ST_BAD_HANDLE;
+  return is_destination(cmd) ? TERN_ST_OK : TERN_ST_BAD_HANDLE;
+}
+
+Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
+  if (const Status st = check_flow(cmd); st != TERN_ST_OK) return st;
   if (const Status st = steering.create(cmd, id); st != TERN_ST_OK) return st;
-  if (claims(cmd)) {
-    const std::uint64_t mac = frames::as_number(cmd.value.dmac);
-    ++claims_[mac];
-    claim_of_[*id] = mac;
-  }
+  claim(*id, cmd);
   return TERN_ST_OK;
+}
+
+void Ethernet::claim(std::uint32_t id, const tern_cmd_create_flow& cmd) {
+  if (!claims(cmd)) return;
+  const std::uint64_t mac = frames::as_number(cmd.value.dmac);
+  ++claims_[mac];
+  claim_of_[id] = mac;
 }
 
 Status Ethernet::destroy_flow(std::uint32_t id) {

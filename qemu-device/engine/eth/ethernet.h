@@ -48,6 +48,8 @@ class Ethernet {
   [[nodiscard]] Status create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id);
   [[nodiscard]] Status destroy_flow(std::uint32_t id);
   void reset();
+  // Saved state, while no packet is open. find_cq(number): null if there is none.
+  void state(Archive& ar, const std::function<Cq*(std::uint32_t)>& find_cq, UarPages& uars);
 
   // Whether a flow or a group refers to the QP. Such a QP must not be destroyed.
   [[nodiscard]] bool refers_to_qp(std::uint32_t qpn) const;
@@ -113,6 +115,15 @@ class Ethernet {
   };
 
   // Commands.
+  [[nodiscard]] static Status check_queue(const tern_cmd_create_eth_queue& cmd);
+  [[nodiscard]] std::unique_ptr<EthQueue> make_queue(const tern_cmd_create_eth_queue& cmd, Cq& cq);
+  [[nodiscard]] Status check_flow(const tern_cmd_create_flow& cmd) const;
+  void claim(std::uint32_t id, const tern_cmd_create_flow& cmd);
+  void find_first_rx();
+  void queues_state(Archive& ar, const std::function<Cq*(std::uint32_t)>& find_cq, UarPages& uars);
+  void queue_state(Archive& ar, EthQueue& q, UarPages& uars);
+  void large_state(Archive& ar, TxLarge& large) const;
+  void groups_state(Archive& ar);
   [[nodiscard]] EthQueue* receive_queue(std::uint32_t id) const;
   [[nodiscard]] std::uint32_t count_of(std::uint8_t direction) const;
   [[nodiscard]] Status check_rss(const tern_cmd_rss& cmd) const;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/archive.h"
 #include "core/table.h"
 #include "eth/flow_index.h"
 
@@ -49,6 +50,10 @@ static_assert(sizeof(Fields) == 160 &&
 using Words = std::array<std::uint64_t, kWords>;
 
 Words words(const Fields& fields) { return std::bit_cast<Words>(fields); }
+
+Fields mask_of(const tern_cmd_create_flow& cmd) {
+  return {.outer = cmd.mask, .tunnel = cmd.tunnel_mask, .inner = cmd.inner_mask};
+}
 
 // Bits of the fields that the layers have.
 tern_flow_fields fields_of(std::uint16_t layers) {
@@ -160,6 +165,7 @@ std::uint64_t secret(std::uint64_t seed) {
 }
 
 struct Counter {
+  std::uint32_t number = 0;
   std::uint64_t packets = 0;
   std::uint64_t bytes = 0;
   std::uint32_t users = 0;
@@ -268,6 +274,9 @@ struct Steering::State {
   [[nodiscard]] std::size_t& count(Stage stage) {
     return in_stage[static_cast<std::size_t>(stage)];
   }
+  [[nodiscard]] Status check(const tern_cmd_create_flow& cmd) const;
+  [[nodiscard]] Status link(Flow& flow, const tern_cmd_create_flow& cmd);
+  [[nodiscard]] static tern_cmd_create_flow command_of(const Flow& flow);
   Shape* shape_of(const tern_cmd_create_flow& cmd, const Fields& mask);
   Group* group_of(Shape& shape, const Fields& value) const;
   void forget_if_empty(const Shape& shape);
@@ -328,37 +337,112 @@ void Steering::State::forget_if_empty(const Shape& shape) {
 Steering::Steering(std::uint64_t seed) : state_(std::make_unique<State>(seed)) {}
 Steering::~Steering() = default;
 
-Status Steering::create(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
-  State& s = *state_;
-  const Fields mask{.outer = cmd.mask, .tunnel = cmd.tunnel_mask, .inner = cmd.inner_mask};
-  if (!sane(cmd, mask)) return TERN_ST_BAD_PARAM;
-  Counter* counter = nullptr;
-  if (le(cmd.counter) != TERN_NO_COUNTER) {
-    counter = s.counters.find(le(cmd.counter));
-    if (counter == nullptr) return TERN_ST_BAD_HANDLE;
-  }
-  if (s.flows.full()) return TERN_ST_NO_RESOURCE;
-  Shape* const shape = s.shape_of(cmd, mask);
+Status Steering::State::check(const tern_cmd_create_flow& cmd) const {
+  if (!sane(cmd, mask_of(cmd))) return TERN_ST_BAD_PARAM;
+  const bool counts = le(cmd.counter) != TERN_NO_COUNTER;
+  return counts && counters.find(le(cmd.counter)) == nullptr ? TERN_ST_BAD_HANDLE : TERN_ST_OK;
+}
+
+// Makes the flow the last one of those created. check() has returned TERN_ST_OK.
+Status Steering::State::link(Flow& flow, const tern_cmd_create_flow& cmd) {
+  Shape* const shape = shape_of(cmd, mask_of(cmd));
   if (shape == nullptr) return TERN_ST_NO_RESOURCE;
-  Group* const group = s.group_of(
-      *shape, {.outer = cmd.value, .tunnel = cmd.tunnel_value, .inner = cmd.inner_value});
+  Group* const group =
+      group_of(*shape, {.outer = cmd.value, .tunnel = cmd.tunnel_value, .inner = cmd.inner_value});
   if (group == nullptr) {
-    s.forget_if_empty(*shape);
+    forget_if_empty(*shape);
     return TERN_ST_NO_RESOURCE;
   }
+  flow.target = {cmd.dest, le(cmd.dest_id), le(cmd.tag)};
+  flow.counter = le(cmd.counter) != TERN_NO_COUNTER ? counters.find(le(cmd.counter)) : nullptr;
+  flow.group = group;
+  flow.shape = shape;
+  flow.continues = shape->stage() == Stage::kSniffer || (cmd.flags & TERN_FLOW_F_CONTINUE) != 0;
+  group->chain(flow).append(flow);
+  if (flow.counter != nullptr) ++flow.counter->users;
+  ++destinations[destination(flow.target.dest, flow.target.id)];
+  return TERN_ST_OK;
+}
 
+Status Steering::create(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
+  State& s = *state_;
+  if (const Status st = s.check(cmd); st != TERN_ST_OK) return st;
+  if (s.flows.full()) return TERN_ST_NO_RESOURCE;
   auto flow = std::make_unique<Flow>();
-  flow->sequence = s.next_sequence++;
-  flow->target = {cmd.dest, le(cmd.dest_id), le(cmd.tag)};
-  flow->counter = counter;
-  flow->group = group;
-  flow->shape = shape;
-  flow->continues = shape->stage() == Stage::kSniffer || (cmd.flags & TERN_FLOW_F_CONTINUE) != 0;
-  group->chain(*flow).append(*flow);
-  if (counter != nullptr) ++counter->users;
-  ++s.destinations[destination(flow->target.dest, flow->target.id)];
+  flow->sequence = s.next_sequence;
+  if (const Status st = s.link(*flow, cmd); st != TERN_ST_OK) return st;
+  ++s.next_sequence;
   *id = s.flows.insert(std::move(flow));
   return TERN_ST_OK;
+}
+
+// The command that creates such a flow. Bits that it does not compare are 0.
+tern_cmd_create_flow Steering::State::command_of(const Flow& flow) {
+  const Shape& shape = *flow.shape;
+  Words value{};
+  for (std::size_t i = 0; i < shape.count; ++i) value[shape.where[i]] = flow.group->key[i];
+  const auto mask = std::bit_cast<Fields>(shape.whole);
+  const auto values = std::bit_cast<Fields>(value);
+  tern_cmd_create_flow cmd{};
+  cmd.kind = shape.kind;
+  cmd.port = 1;
+  cmd.priority = le(shape.priority);
+  cmd.layers = le(shape.layers);
+  cmd.inner_layers = le(shape.inner_layers);
+  if (flow.continues && shape.kind != TERN_FLOW_SNIFFER) cmd.flags = TERN_FLOW_F_CONTINUE;
+  cmd.dest = flow.target.dest;
+  cmd.dest_id = le(flow.target.id);
+  cmd.tag = le(flow.target.tag);
+  cmd.counter = le(flow.counter != nullptr ? flow.counter->number : TERN_NO_COUNTER);
+  cmd.mask = mask.outer;
+  cmd.tunnel_mask = mask.tunnel;
+  cmd.inner_mask = mask.inner;
+  cmd.value = values.outer;
+  cmd.tunnel_value = values.tunnel;
+  cmd.inner_value = values.inner;
+  return cmd;
+}
+
+void Steering::state(Archive& ar) {
+  State& s = *state_;
+  if (!ar.section("flows")) return;
+  s.counters.state(ar, [&](std::uint32_t number, Counter* counter) {
+    std::unique_ptr<Counter> made;
+    if (counter == nullptr) {
+      made = std::make_unique<Counter>();
+      counter = made.get();
+    }
+    counter->number = number;
+    ar(counter->packets, counter->bytes);
+    return made;
+  });
+  ar(s.next_sequence);
+  std::vector<std::pair<Flow*, tern_cmd_create_flow>> flows;
+  s.flows.state(ar, [&](std::uint32_t, Flow* flow) {
+    tern_cmd_create_flow cmd{};
+    std::uint64_t sequence = 0;
+    if (flow != nullptr) {
+      cmd = State::command_of(*flow);
+      sequence = flow->sequence;
+    }
+    ar(cmd, sequence);
+    std::unique_ptr<Flow> made;
+    if (flow != nullptr || s.check(cmd) != TERN_ST_OK || sequence >= s.next_sequence) return made;
+    made = std::make_unique<Flow>();
+    made->sequence = sequence;
+    flows.emplace_back(made.get(), cmd);
+    return made;
+  });
+  std::ranges::sort(flows, {}, [](const auto& f) { return f.first->sequence; });
+  for (auto& [flow, cmd] : flows) {
+    if (!ar.require(s.link(*flow, cmd) == TERN_ST_OK, "there are too many flows")) return;
+  }
+}
+
+void Steering::for_each_flow(
+    const std::function<void(std::uint32_t, const tern_cmd_create_flow&)>& f) const {
+  state_->flows.for_each(
+      [&](std::uint32_t id, const Flow& flow) { f(id, State::command_of(flow)); });
 }
 
 Status Steering::destroy(std::uint32_t id) {
@@ -380,7 +464,9 @@ Status Steering::destroy(std::uint32_t id) {
 
 Status Steering::create_counter(std::uint32_t* id) {
   if (state_->counters.full()) return TERN_ST_NO_RESOURCE;
-  *id = state_->counters.insert(std::make_unique<Counter>());
+  auto counter = std::make_unique<Counter>();
+  Counter* const made = counter.get();
+  *id = made->number = state_->counters.insert(std::move(counter));
   return TERN_ST_OK;
 }
 

@@ -6,11 +6,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "frames/headers.h"
 #include "memory/page_list.h"
+
+namespace tern {
+class Archive;
+}
 
 namespace tern::eth {
 
@@ -70,6 +75,12 @@ class Steering {
   // of flows.
   [[nodiscard]] Verdict classify(const frames::Headers& headers, std::size_t bytes, Stage first,
                                  Stage last);
+
+  // Saved state; the hash tables' seed is not part of it. The caller checks the destinations of the
+  // flows that were read.
+  void state(Archive& ar);
+  void for_each_flow(
+      const std::function<void(std::uint32_t id, const tern_cmd_create_flow& cmd)>& f) const;
 
   [[nodiscard]] std::uint32_t flows() const;
   [[nodiscard]] std::uint32_t counters() const;

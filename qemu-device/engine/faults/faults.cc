@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/archive.h"
 #include "wire/bth.h"
 #include "wire/codec.h"
 
@@ -382,6 +383,47 @@ std::uint64_t Faults::reachable(std::uint64_t addr, std::uint64_t len, bool writ
     }
   }
   return len;
+}
+
+// ---- saved state ----
+
+// A rule is parsed again from its text.
+void Faults::state(Archive& ar, TimerQueue& timers) {
+  const std::uint32_t number = ar.count(rules_.size(), kMaxFaultRules);
+  for (std::uint32_t i = 0; i < number && ar.ok(); ++i) {
+    std::string text = ar.reading() ? "" : rules_[i].rule.text;
+    ar.text(text, kMaxFaultText);
+    if (ar.reading()) {
+      std::string error;
+      auto rules = parse_faults(text, error);
+      if (!ar.require(rules && rules->size() == 1, "a fault rule is wrong")) return;
+      rules_.emplace_back(std::move(rules->front()));
+    }
+    ar(rules_[i].random, rules_[i].matched, rules_[i].applied);
+  }
+  ar(overflows_, stopped_);
+  (void)ar.timer(timer_, timers);
+  std::uint32_t left = ar.count(held_.size(), kMaxHeld);
+  const auto item = [&](Nanos& when, Held& held) {
+    ar(when, held.side, held.inside, held.behind);
+    constexpr std::size_t kMostBytes = 1 << 16;
+    held.frame.resize(ar.count(held.frame.size(), kMostBytes));
+    ar.bytes(held.frame);
+    ar.require(held.side <= Side::kRx && !held.frame.empty(), "a frame that is held back is wrong");
+  };
+  if (!ar.reading()) {
+    for (auto& [time, held] : held_) {
+      Nanos when = time;
+      item(when, held);
+    }
+    return;
+  }
+  for (; left != 0 && ar.ok(); --left) {
+    Nanos when = 0;
+    Held held{};
+    item(when, held);
+    held_.emplace_hint(held_.end(), when, std::move(held));
+  }
 }
 
 // ---- reading back ----

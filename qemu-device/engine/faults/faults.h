@@ -20,6 +20,8 @@
 
 namespace tern {
 
+class Archive;
+
 class Faults final : public DmaGate {
  public:
   // Receives the frames that the rules let through. Must not call back with a packet.
@@ -59,6 +61,9 @@ class Faults final : public DmaGate {
 
   // Drops all frames that are held back. After a fatal error, frames pass again.
   void forget();
+
+  // Saved state. Rules that are read replace the present ones, and have no effect at once.
+  void state(Archive& ar, TimerQueue& timers);
 
   // The rules with their counts, one per line, in a form that parse_faults() accepts.
   [[nodiscard]] std::string report() const;

@@ -42,12 +42,19 @@ class DeviceMemory {
     Part* const part = parts_.find(number);
     return part != nullptr && part->ready() ? part : nullptr;
   }
+  // Whether alloc() has reserved the part, and clear() has more to do.
+  [[nodiscard]] bool reserved(std::uint32_t number) const {
+    const Part* const part = parts_.find(number);
+    return part != nullptr && !part->ready();
+  }
   // Storage of [offset, offset + len), which must lie inside one part.
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t len) const {
     return storage_.subspan(offset, len);
   }
 
   void reset();  // frees all parts
+  // Saved state, without the bytes.
+  void state(Archive& ar);
 
   [[nodiscard]] std::uint64_t size() const { return storage_.size(); }
   [[nodiscard]] std::uint32_t max() const { return max_; }

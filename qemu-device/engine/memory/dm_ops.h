@@ -26,6 +26,7 @@ class DmOps {
   void map(const tern_cmd_map_dm_op& cmd, std::uint32_t uar);
   void unmap(std::uint32_t uar);  // no effect if this page of BAR2 has no operation
   void reset() { pages_.clear(); }
+  void state(Archive& ar, unsigned page_shift);
 
   // The operation of a page of BAR2; null if it has none.
   [[nodiscard]] const Page* find(std::uint32_t uar) const {

@@ -109,6 +109,7 @@ class Memory {
   [[nodiscard]] bool bind_mw(const Accessor& who, const tern_bind_seg& seg);
 
   void reset();
+  void state(Archive& ar);
 
   struct Counts {
     std::uint32_t mr;
@@ -191,6 +192,9 @@ class Memory {
   [[nodiscard]] Status replace_pages(Region& region, const tern_cmd_update_pages& cmd);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
   [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
+  void region_state(Archive& ar, Region& region);
+  void window_state(Archive& ar, Window& window);
+  void count_windows(Archive& ar);
   void forget_user(Pdn pd);
   [[nodiscard]] std::uint32_t insert_region(Region region);
   // Gives the entry a key and returns it.

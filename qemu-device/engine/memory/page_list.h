@@ -17,6 +17,8 @@
 
 namespace tern {
 
+class Archive;
+
 using Status = std::uint16_t;  // TERN_ST_*
 
 // Whether a command has no page list: the description is all 0.
@@ -51,6 +53,11 @@ class PageList {
   // the reserved entries. The page addresses are read from `addr`. On failure all pages are absent.
   [[nodiscard]] Status refill(Host& host, std::uint64_t addr, std::uint64_t num,
                               unsigned page_shift);
+
+  // Saved state. Reading charges the budget, as load() and update() do.
+  void state(Archive& ar, PageBudget& budget);
+  // Whether REG_MR may fill it.
+  [[nodiscard]] bool refillable() const { return kind_ == Kind::kList && !on_demand_; }
 
   // DMA address of byte `offset`, and how many bytes from there are contiguous in DMA space, up to
   // `want`.
@@ -88,6 +95,9 @@ class PageList {
     if (i < count_) return pages_[i];
     return sparse_list() ? sparse_->at(i) : 0;
   }
+  void list_state(Archive& ar, PageBudget& budget);
+  void sparse_state(Archive& ar, PageBudget& budget);
+  [[nodiscard]] bool valid(std::uint64_t entry) const;
   [[nodiscard]] Run sparse_run(std::uint64_t offset, std::uint64_t want) const;
   // Whether entries [first, first + num) exist.
   [[nodiscard]] bool within(std::uint64_t first, std::uint64_t num) const;

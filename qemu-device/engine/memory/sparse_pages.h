@@ -38,6 +38,11 @@ class SparsePages {
   void store(std::uint64_t first, std::span<const std::uint64_t> entries);
   // Makes entries [first, first + num) absent.
   void clear(std::uint64_t first, std::uint64_t num);
+  // Calls f(index of the first, kBlock entries) for each leaf, in order.
+  template <class F>
+  void visit_leaves(F&& f) const {
+    visit(root_, kLevels - 1, 0, f);
+  }
   // Entries that have memory: a node counts as kBlock.
   [[nodiscard]] std::uint64_t held() const { return nodes_ * kBlock; }
 
@@ -59,6 +64,14 @@ class SparsePages {
 
   static constexpr std::size_t slot_of(std::uint64_t index, unsigned level) {
     return index >> level * kBits & (kBlock - 1);
+  }
+  // Recursive: one call for each level.
+  template <class F>
+  static void visit(const Node* node, unsigned level, std::uint64_t first, F&& f) {
+    if (node == nullptr) return;
+    if (level == 0) return f(first, node->slots);
+    for (std::uint64_t i = 0; i < kBlock; ++i)
+      visit(node->slots[i].child, level - 1, first + (i << level * kBits), f);
   }
   [[nodiscard]] Path find(std::uint64_t index) const;
   [[nodiscard]] Node& make(std::uint64_t index);

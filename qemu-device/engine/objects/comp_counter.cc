@@ -16,10 +16,21 @@ CompCounter::CompCounter(Context& lane, const tern_cmd_create_comp_cntr& cmd)
           lane, [](void* self, Context& to) { static_cast<CompCounter*>(self)->context_ = &to; },
           this) {}
 
-Status CompCounter::init() {
+tern_cmd_create_comp_cntr CompCounter::command() const {
+  tern_cmd_create_comp_cntr cmd{};
+  cmd.value[0] = le(addresses_[0]);
+  cmd.value[1] = le(addresses_[1]);
+  cmd.type = type_;
+  return cmd;
+}
+
+bool CompCounter::valid() const {
   const auto aligned = [](std::uint64_t addr) { return addr % sizeof(std::uint64_t) == 0; };
-  if (type_ > TERN_COMP_CNTR_BYTES || !std::ranges::all_of(addresses_, aligned))
-    return TERN_ST_BAD_PARAM;
+  return type_ <= TERN_COMP_CNTR_BYTES && std::ranges::all_of(addresses_, aligned);
+}
+
+Status CompCounter::init() {
+  if (!valid()) return TERN_ST_BAD_PARAM;
   return store(TERN_COMP_CNTR_COMP, 0) && store(TERN_COMP_CNTR_ERR, 0) ? TERN_ST_OK
                                                                        : TERN_ST_DMA_ERROR;
 }

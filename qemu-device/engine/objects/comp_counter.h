@@ -11,6 +11,7 @@
 
 namespace tern {
 
+class Archive;
 class Context;
 
 class CompCounter {
@@ -18,14 +19,20 @@ class CompCounter {
   CompCounter(Context& lane, const tern_cmd_create_comp_cntr& cmd);
   // Checks the command, and stores the values.
   [[nodiscard]] Status init();
+  // Saved state, besides what the command has. Reading replaces init().
+  [[nodiscard]] tern_cmd_create_comp_cntr command() const;
+  void state(Archive& ar);
+  [[nodiscard]] Context& context() const { return *context_; }
   // Counts the completion of a message of `bytes` bytes, after its data are stored.
   void count(bool success, std::uint64_t bytes);
   // MODIFY_COMP_CNTR.
   [[nodiscard]] Status modify(const tern_cmd_modify_comp_cntr& cmd);
 
+  std::uint32_t number = 0;
   std::uint32_t users = 0;  // operations of QPs
 
  private:
+  [[nodiscard]] bool valid() const;
   [[nodiscard]] bool store(unsigned entry, std::uint64_t value) const;
 
   Context* context_;

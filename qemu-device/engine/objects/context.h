@@ -39,6 +39,9 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  // Saved places of the QP in the lists of its lane.
+  void schedule_state(Archive& ar, Qp& qp);
+
   // ---- scheduling ----
   // Puts the QP on the ready list or takes it off.
   void schedule(Qp& qp);

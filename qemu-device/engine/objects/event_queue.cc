@@ -19,11 +19,15 @@ Eq::Eq(Context& context, const tern_cmd_create_eq& cmd)
       record_(le(std::uint64_t{cmd.record})),
       buffer_(context.device.page_budget) {}
 
+Status Eq::check() const {
+  const bool bad = cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq ||
+                   cmd_.log_size > kMaxLogEq || le(std::uint16_t{cmd_.vector}) >= num_vectors_ ||
+                   !record_.fits<tern_eq_record>();
+  return bad ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+}
+
 Status Eq::init() {
-  if (cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
-      le(std::uint16_t{cmd_.vector}) >= num_vectors_ || !record_.fits<tern_eq_record>()) {
-    return TERN_ST_BAD_PARAM;
-  }
+  if (const Status st = check(); st != TERN_ST_OK) return st;
   const std::size_t entry = cmd_.kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe);
   return buffer_.load(host_, cmd_.pages, std::uint64_t{size()} * entry);
 }

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+class Archive;
 class Context;
 class Eq;
 
@@ -26,6 +27,7 @@ class AsyncEvents {
   // number.
   void forget(std::uint32_t id, bool (*of_type)(std::uint16_t));
   void clear();
+  void state(Archive& ar);
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
 
   Eq* eq = nullptr;  // the asynchronous event queue, if there is one

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+class Archive;
 class Context;
 class Eq;
 
@@ -51,6 +52,9 @@ class PageFaults {
   [[nodiscard]] bool resume(Fault& fault, std::uint32_t token);
   // As AsyncEvents::flush().
   bool flush(Context& lane, unsigned most = UINT32_MAX);
+  // Saved state of the queue; then that of each fault.
+  void state(Archive& ar);
+  void fault_state(Archive& ar, Fault& fault);
   // Number of faults that have not ended.
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 

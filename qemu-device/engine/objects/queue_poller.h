@@ -98,6 +98,23 @@ class QueuePoller {
     }
   }
   [[nodiscard]] bool any() const { return count_ != 0; }
+  // Saved state. number(queue), and find(number): null if there is no such queue.
+  template <class Number, class Find>
+  void state(Archive& ar, Number number, Find find) {
+    ar(polls_, polling_, read_at_, from_, dense_, began_, period_, rings_);
+    const std::uint32_t left = ar.count(count_, kMost);
+    for (std::uint32_t i = 0; i < left && ar.ok(); ++i) {
+      std::uint32_t id = ar.reading() ? 0 : number(*queues_[i]);
+      ar(id);
+      if (!ar.reading()) continue;
+      Queue* const queue = find(id);
+      if (!ar.require(queue != nullptr && !queue->polled.on && Access::may_poll(*queue),
+                      "a queue cannot be polled"))
+        return;
+      queue->polled.on = true;
+      queues_[count_++] = queue;
+    }
+  }
 
  private:
   // Returns the longest idle queue of the processes that have at least two polled queues more than

@@ -50,6 +50,7 @@ class QueueBuffer {
                              std::span<const std::byte> from) const;
 
   [[nodiscard]] std::uint64_t page_entries() const { return pages_.entries_held(); }
+  void state(Archive& ar) { pages_.state(ar, *budget_); }
 
  private:
   PageList pages_;
@@ -83,6 +84,9 @@ class Eq {
   Eq(Context& context, const tern_cmd_create_eq& cmd);
   // Checks the command and loads the buffer.
   [[nodiscard]] Status init();
+  // Saved state, besides the command. Reading replaces init().
+  [[nodiscard]] const tern_cmd_create_eq& command() const { return cmd_; }
+  void state(Archive& ar);
 
   // Index of the next event; it never wraps.
   [[nodiscard]] std::uint64_t pi() const { return pi_; }
@@ -106,6 +110,7 @@ class Eq {
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
+  [[nodiscard]] Status check() const;
   void read_ci(Context& lane);
   [[nodiscard]] bool make_room(Context& lane);
   [[nodiscard]] std::uint32_t phase() const;
@@ -135,6 +140,10 @@ class Cq {
   // Checks the command except for the objects it refers to, and loads the buffer.
   [[nodiscard]] Status init();
   void set_number(std::uint32_t cqn) { cqn_ = cqn; }
+  // Saved state, besides the command and the number. Reading replaces init().
+  [[nodiscard]] const tern_cmd_create_cq& command() const { return cmd_; }
+  void state(Archive& ar);
+  [[nodiscard]] Context& context() const { return *context_; }
 
   // Appends a completion and sets its time stamp and phase word. Fires the event if the CQ is armed
   // for this completion. Returns false on overflow or DMA error: the CQ is then broken, the error
@@ -159,6 +168,11 @@ class Cq {
   // QPs, SRQs and Ethernet queues that complete into the CQ.
   void attach(CqUser& user) { users_.push_back(user); }
   static void detach(CqUser& user) { user.unlink(); }
+  // Saved membership of a user.
+  void user_state(Archive& ar, CqUser& user) {
+    const bool used = ar.member(static_cast<BaseHook<CqUser>&>(user), {&users_, &notified_});
+    ar.require(used, "a CQ lacks a user");
+  }
   [[nodiscard]] bool used() const { return !users_.empty() || !notified_.empty(); }
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }

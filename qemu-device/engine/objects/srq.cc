@@ -58,11 +58,14 @@ void Srq::cq_failed() {
   if (!tags_) context_->xrc_cq_failed();
 }
 
+Status Srq::check() const {
+  const bool bad = cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX ||
+                   log_size_ > kMaxLogWq || !record_.fits<tern_srq_record>();
+  return bad ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+}
+
 Status Srq::init() {
-  if (cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX ||
-      log_size_ > kMaxLogWq || !record_.fits<tern_srq_record>()) {
-    return TERN_ST_BAD_PARAM;
-  }
+  if (const Status st = check(); st != TERN_ST_OK) return st;
   if (cmd_.flags & TERN_SRQ_F_TM) {
     tags_ = std::make_unique<TagList>(*context_, cmd_, *this, *cq_);
     if (const Status st = tags_->init(); st != TERN_ST_OK) return st;

@@ -32,6 +32,10 @@ class Srq {
   // Checks the command except for the objects it refers to, and loads the buffer.
   [[nodiscard]] Status init();
   void set_number(std::uint32_t srqn) { srqn_ = srqn; }
+  // Saved state, besides the command and the number. Reading replaces init().
+  [[nodiscard]] const tern_cmd_create_srq& command() const { return cmd_; }
+  void state(Archive& ar);
+  [[nodiscard]] Context& context() const { return *context_; }
   // Reports the number of WQEs taken in the record. Returns false if the record is unreachable.
   [[nodiscard]] bool store_ci();
 
@@ -71,6 +75,7 @@ class Srq {
   }
 
  private:
+  [[nodiscard]] Status check() const;
   [[nodiscard]] std::uint32_t size() const { return 1U << log_size_; }
   [[nodiscard]] std::uint64_t ring_bytes(unsigned log_size) const {
     return std::uint64_t{1} << (log_size + cmd_.log_stride);

@@ -54,7 +54,8 @@ void TagList::move_to(Context& lane) {
   kick();
 }
 
-Status TagList::init() {
+// Checks the command and allocates the list within the budget.
+Status TagList::allocate() {
   if (log_ops_ > TERN_TM_MAX_LOG_OPS || max_tags_ == 0 ||
       max_tags_ > context_->device.config.max_tags) {
     return TERN_ST_BAD_PARAM;
@@ -65,10 +66,15 @@ Status TagList::init() {
   if (!budget.charge(entries)) return TERN_ST_NO_MEMORY;
   charged_ = entries;
   budget.work(entries);
-  const Status st = ring_.load(context_->host, pages_, sizeof(tern_tm_op) << log_ops_);
-  if (st != TERN_ST_OK) return st;
   slots_.resize(max_tags_);
   order_.reserve(max_tags_);
+  return TERN_ST_OK;
+}
+
+Status TagList::init() {
+  if (const Status st = allocate(); st != TERN_ST_OK) return st;
+  const Status st = ring_.load(context_->host, pages_, sizeof(tern_tm_op) << log_ops_);
+  if (st != TERN_ST_OK) return st;
   free_.resize(max_tags_);
   for (std::uint32_t i = 0; i < max_tags_; ++i) free_[i] = max_tags_ - 1 - i;
   return TERN_ST_OK;

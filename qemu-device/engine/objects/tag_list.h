@@ -27,6 +27,9 @@ class TagList {
   TagList& operator=(const TagList&) = delete;
   // Checks the command, and allocates the list and loads the ring within the budget.
   [[nodiscard]] Status init();
+  // Saved state. Reading replaces init().
+  void state(Archive& ar);
+  [[nodiscard]] bool has_slot(std::uint32_t number) const { return number < slots_.size(); }
   // Stores in the record what the device has consumed. Returns false if the record is unreachable.
   [[nodiscard]] bool store_indices();
 
@@ -86,6 +89,8 @@ class TagList {
     std::uint32_t slot;
   };
 
+  [[nodiscard]] Status allocate();
+  [[nodiscard]] bool consistent() const;
   [[nodiscard]] std::uint32_t size() const { return 1U << log_ops_; }
   [[nodiscard]] bool execute(std::uint32_t index, std::uint32_t& cost);
   [[nodiscard]] bool add(const tern_tm_op& op);

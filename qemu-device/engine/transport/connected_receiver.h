@@ -14,6 +14,7 @@ class ConnectedReceiver : public Receiver {
   using Receiver::Receiver;
 
   void reset() override;
+  void state(Archive& ar) override;
 
  protected:
   // The message that the next packet continues. Also kNone while the rest of a lost message is

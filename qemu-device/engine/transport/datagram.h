@@ -15,6 +15,7 @@ class DatagramSender final : public UnreliableSender {
   using UnreliableSender::UnreliableSender;
 
  private:
+  [[nodiscard]] std::uint32_t psns_of(const SendWqe&) const override { return 1; }
   std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
 };
 

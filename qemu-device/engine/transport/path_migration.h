@@ -12,6 +12,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 
 class PathMigration {
@@ -41,6 +42,7 @@ class PathMigration {
   // MigReq of the packets that the QP sends.
   [[nodiscard]] bool mig_req() const { return state_ == TERN_MIG_MIGRATED; }
   [[nodiscard]] tern_qp_alt query() const;
+  void state(Archive& ar);
 
  private:
   [[nodiscard]] std::optional<Route> resolve() const;

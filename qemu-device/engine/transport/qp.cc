@@ -70,6 +70,13 @@ void make_receiver(Qp& qp, Half& receiver) {
 
 }  // namespace
 
+tern_cmd_create_qp Qp::made_from() const {
+  tern_cmd_create_qp cmd = swap_order(cmd_);
+  // The constructor sets the size of the device's own send queue.
+  if (fetches_) cmd.log_sq_size = cmd.log_sq_stride = 0;
+  return cmd;
+}
+
 constexpr CqUser::Kind Qp::kCqUser = {
     [](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); },
     [](void* self, Context& lane) { static_cast<Qp*>(self)->move_to(lane); }};

@@ -55,6 +55,11 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
   void query(tern_rsp_query_qp* rsp) const;
 
+  // Saved state, besides the number. made_from() is what the constructor needs; reading replaces
+  // init().
+  [[nodiscard]] tern_cmd_create_qp made_from() const;
+  void archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters);
+
   // RESUME_QP: ends the page fault of half `side` (TERN_FAULT_*) with `result` (TERN_RESUME_*).
   // Returns TERN_ST_BAD_STATE if that half has no reported fault with this token.
   [[nodiscard]] Status resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result);
@@ -132,6 +137,9 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   };
   // Allocates it if necessary.
   [[nodiscard]] RareState& rare_state();
+  void attributes_state(Archive& ar);
+  void rare_state(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters);
+  void faults_state(Archive& ar);
 
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);

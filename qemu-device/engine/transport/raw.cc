@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/archive.h"
 #include "eth/rx_frame.h"
 #include "objects/context.h"
 #include "transport/connection.h"
@@ -15,7 +16,8 @@ namespace tern {
 
 // The headers in the WQE with which every segment begins. decode_wqe() has checked that they are in
 // the slot.
-std::span<const std::byte> RawSender::headers(const SendWqe& wqe, const tern_eth_offload& offload) {
+std::span<const std::byte> RawSender::headers(const SendWqe& wqe,
+                                              const tern_eth_offload& offload) const {
   if (!eth::Outgoing::segments(offload)) return {};
   return window_.slot(wqe.index).subspan(sizeof(tern_sq_hdr) + sizeof(tern_eth_offload),
                                          le(std::uint16_t{offload.header_len}));
@@ -36,13 +38,24 @@ std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::by
   return TERN_CQE_SUCCESS;
 }
 
+// The frames of a WQE, or nothing if it is wrong. `most`: limit of bytes of a frame.
+std::optional<eth::Outgoing> RawSender::outgoing(const SendWqe& wqe, std::size_t most) const {
+  const auto offload = window_.segment<tern_eth_offload>(wqe.index);
+  const auto first = headers(wqe, offload);
+  return eth::Outgoing::make(offload, first, first.size() + std::uint64_t{wqe.length}, most);
+}
+
+std::uint32_t RawSender::psns_of(const SendWqe& wqe) const {
+  const auto frames = outgoing(wqe, SIZE_MAX);
+  return frames ? static_cast<std::uint32_t>(frames->count()) : 0;
+}
+
 std::uint8_t RawSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   Context& context = qp_.context();
   const auto offload = window_.segment<tern_eth_offload>(wqe.index);
   const auto first = headers(wqe, offload);
   if (next_.packet == 0) {
-    const std::uint64_t bytes = first.size() + std::uint64_t{wqe.length};
-    *frames_ = eth::Outgoing::make(offload, first, bytes, eth::most_bytes(context.mtu()));
+    *frames_ = outgoing(wqe, eth::most_bytes(context.mtu()));
     if (!*frames_) return TERN_CQE_LOC_LEN_ERR;
     wqe.psns = static_cast<std::uint32_t>((*frames_)->count());
   }
@@ -55,6 +68,13 @@ std::uint8_t RawSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (SendRate* const rate = qp_.send_rate()) rate->sent(static_cast<std::uint32_t>(bytes));
   cost = context.emit_frame(room, bytes, qp_);
   return TERN_CQE_SUCCESS;
+}
+
+void RawSender::state(Archive& ar) {
+  UnreliableSender::state(ar);
+  if (!ar.reading() || !ar.ok() || next_.packet == 0) return;
+  *frames_ = outgoing(window_.at(next_.wqe), SIZE_MAX);
+  ar.require(frames_->has_value(), "a frame that is being sent is wrong");
 }
 
 // ---- receiving ----

@@ -21,11 +21,14 @@ class RawSender final : public UnreliableSender {
  public:
   explicit RawSender(Connection& qp)
       : UnreliableSender(qp), frames_(std::make_unique<std::optional<eth::Outgoing>>()) {}
+  void state(Archive& ar) override;
 
  private:
+  [[nodiscard]] std::uint32_t psns_of(const SendWqe& wqe) const override;
+  [[nodiscard]] std::optional<eth::Outgoing> outgoing(const SendWqe& wqe, std::size_t most) const;
   std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
   [[nodiscard]] std::span<const std::byte> headers(const SendWqe& wqe,
-                                                   const tern_eth_offload& offload);
+                                                   const tern_eth_offload& offload) const;
   [[nodiscard]] std::uint8_t gather_frame(const SendWqe& wqe, std::span<const std::byte> head,
                                           std::span<std::byte> room);
 

@@ -26,6 +26,7 @@ class ReactionPoint {
   void notified(const CongestionParams& params, std::uint64_t line, Nanos now);
   // Accounts for `bytes` bytes that the flow has sent.
   void sent(const CongestionParams& params, std::uint64_t line, std::uint32_t bytes);
+  void state(Archive& ar);
   // Processes the timers due until `now`, in bounded steps.
   void advance(const CongestionParams& params, std::uint64_t line, Nanos now);
 

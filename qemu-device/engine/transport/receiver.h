@@ -13,6 +13,7 @@
 
 namespace tern {
 
+class Archive;
 class Cq;
 class Connection;
 class Context;
@@ -44,10 +45,14 @@ class Receiver {
   // The page fault of this half has ended. `failed`: software did not resolve it, and the access
   // fails.
   virtual void fault_over(bool failed) = 0;
+  // Saved state, when the QP's attributes are known.
+  virtual void state(Archive& ar);
 
   [[nodiscard]] virtual Psn expected_psn() const { return Psn(); }
   // XRC: the SRQ of the message, null if it is gone.
   [[nodiscard]] virtual Srq* srq() const { return nullptr; }
+  // Tags: whether the held WQE is of a request for a rendezvous.
+  [[nodiscard]] virtual bool holds_request() const { return false; }
   // XRC: returns whether the CQ of the held WQE is dead.
   [[nodiscard]] bool receives_into_dead() const;
 

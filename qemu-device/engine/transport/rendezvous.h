@@ -15,6 +15,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 class Context;
 class SendQueue;
@@ -38,6 +39,10 @@ class Rendezvous {
   void reset();
   // The QP moves to this data path.
   void move_to(Context& context);
+  // Saved state; that of the send queue follows, and then check().
+  void state(Archive& ar);
+  // `held`: the QP holds a request that will need a WQE and another one for its FIN message.
+  void check(Archive& ar, bool held) const;
 
   // The queue, for Qp.
   [[nodiscard]] std::uint32_t posted() const { return pi_; }

@@ -94,11 +94,15 @@ bool Requester::may_start(const SendWqe& wqe) const {
   return open == 0 || open + packets_of(wqe.length, qp_.mtu()) < kMaxOpenPsns;
 }
 
+std::uint32_t Requester::psns_of(const SendWqe& wqe) const {
+  return wqe.atomic() ? 1 : packets_of(wqe.length, qp_.mtu());
+}
+
 void Requester::begin(SendWqe& wqe) {
   if (wqe.psns != 0) return;
   mark_begun();
   wqe.first_psn = fresh_.psn;
-  wqe.psns = wqe.atomic() ? 1 : packets_of(wqe.length, qp_.mtu());
+  wqe.psns = psns_of(wqe);
   fresh_.psn = fresh_.psn.plus(wqe.psns);
 }
 
@@ -531,7 +535,7 @@ bool Requester::retire() {
     if (qp_.state() == TERN_QPS_ERR) return false;
   }
   if (qp_.state() == TERN_QPS_SQD && drained()) qp_.sq_drained();
-  check_indices();
+  assert(consistent());
   settle();
   return true;
 }
@@ -602,7 +606,7 @@ void Requester::go_back() {
   }
   reads_out_ = 0;
   window_psn_ = oldest_.psn;
-  check_indices();
+  assert(consistent());
 }
 
 void Requester::path_changed() {

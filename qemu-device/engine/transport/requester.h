@@ -27,12 +27,14 @@ class Requester final : public SendQueue {
   void move_to(Context& context) override;
   bool transmit(std::uint32_t& allowance) override;
   void fault_over(bool failed) override;
+  void state(Archive& ar) override;
   // Handles an ACK, NAK, READ response or ATOMIC acknowledge.
   void deliver(const Packet& packet) override;
 
  private:
   enum class TimerUse : std::uint8_t { kAck, kRnr };
 
+  [[nodiscard]] std::uint32_t psns_of(const SendWqe& wqe) const override;
   bool waits(const SendWqe& wqe) const;
   bool may_start(const SendWqe& wqe) const;
   void begin(SendWqe& wqe);

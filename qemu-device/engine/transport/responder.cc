@@ -40,6 +40,10 @@ Responder::Responder(Connection& qp) : ConnectedReceiver(qp), out_(qp.context().
 
 void Responder::start() {
   epsn_ = Psn(qp_.attr().rq_psn);
+  start_answers();
+}
+
+void Responder::start_answers() {
   // Room for every pending resource, an ACK between any two of them, repeated answers and the final
   // NAK.
   out_.set_capacity(std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U));
@@ -127,6 +131,11 @@ std::optional<Accessor> Responder::keys_of(const Resource& request) const {
   if (!std::holds_alternative<XrcTarget>(target_)) [[likely]]
     return qp_.accessor();
   return XrcTarget::keys_of(qp_, request.srq);
+}
+
+bool Responder::holds_request() const {
+  const auto* const tags = std::get_if<TagTarget>(&target_);
+  return tags != nullptr && tags->holds_request();
 }
 
 Srq* Responder::srq() const {

@@ -32,9 +32,11 @@ class Responder : public ConnectedReceiver {
   // software requested the state, and queued answers are dropped.
   void stop(bool silent) override;
   void move_to(Context& context) override;
+  void state(Archive& ar) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
   [[nodiscard]] Srq* srq() const override;
+  [[nodiscard]] bool holds_request() const override;
 
  protected:
   // Where the messages go, and whose keys requests use: the QP's own receive queue or SRQ with the
@@ -76,6 +78,9 @@ class Responder : public ConnectedReceiver {
     std::uint32_t start = 0;   // READ: first packet of this answer
   };
 
+  void start_answers();
+  void resources_state(Archive& ar);
+  void answers_state(Archive& ar);
   [[nodiscard]] bool admit(const Packet& packet);
   [[nodiscard]] std::optional<Accessor> keys_of(const Resource& request) const;
   [[nodiscard]] Take take_message(const Packet& packet);

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 class Context;
 
@@ -32,6 +33,9 @@ class SendQueue {
   virtual void stop() {}
   // The QP moves to this data path.
   virtual void move_to(Context& context);
+
+  // Saved state, when the QP's attributes are known.
+  virtual void state(Archive& ar);
 
   // The producer index may have moved.
   void kick() { kicked_ = true; }
@@ -99,8 +103,10 @@ class SendQueue {
   void mark_begun() {
     if (static_cast<std::int32_t>(next_.wqe + 1 - fresh_.wqe) > 0) fresh_.wqe = next_.wqe + 1;
   }
-  // Asserts the order of the indices below.
-  void check_indices() const;
+  // Whether the indices below are in order.
+  [[nodiscard]] bool consistent() const;
+  // Number of PSNs that a WQE takes once it has begun.
+  [[nodiscard]] virtual std::uint32_t psns_of(const SendWqe& wqe) const = 0;
 
   Connection& qp_;
   SendWindow window_;
@@ -134,6 +140,7 @@ class SendQueue {
 
  private:
   static constexpr std::uint32_t kLow = 4;
+  void wqe_state(Archive& ar, std::uint32_t index);
   bool fetch();
   bool fetch_ahead();
   bool copy_slot(std::uint32_t index);

@@ -13,6 +13,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 class Context;
 
@@ -47,6 +48,7 @@ class SendRate {
   [[nodiscard]] std::uint64_t current();
   // Alternates between false and true: the two halves of the QP take turns to go first.
   bool alternate() { return turn_ = !turn_; }
+  void state(Archive& ar);
   [[nodiscard]] const ReactionPoint& congestion() const { return congestion_; }
 
  private:

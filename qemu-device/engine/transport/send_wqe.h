@@ -111,6 +111,9 @@ class SendWindow {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
     return {slots_ + std::size_t{index & mask_} * stride_, stride_};
   }
+  [[nodiscard]] std::span<const std::byte> slot(std::uint32_t index) const {
+    return {slots_ + std::size_t{index & mask_} * stride_, stride_};
+  }
   // The operation segment of WQE `index`, whose opcode has one of type T.
   template <class T>
   [[nodiscard]] T segment(std::uint32_t index) const {

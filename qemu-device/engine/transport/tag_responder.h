@@ -14,6 +14,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 
 class TagTarget {
@@ -32,8 +33,13 @@ class TagTarget {
   // Whether the held WQE is the buffer of a tag. Such a WQE always completes: software holds the
   // buffer until then.
   [[nodiscard]] bool holds_tag() const { return recv_ && message_->labelled && tagged(); }
+  // Whether the held WQE is of a request whose data the device will fetch.
+  [[nodiscard]] bool holds_request() const {
+    return recv_ && message_->labelled && message_->kind == Kind::kRendezvous;
+  }
   // Forgets the message. The QP holds no buffer of a tag.
   void reset();
+  void state(Archive& ar);
 
  private:
   // Destination of the message that the held WQE receives.

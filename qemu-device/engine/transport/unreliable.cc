@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "transport/unreliable.h"
 
+#include <cassert>
+
 #include <algorithm>
 
 #include "objects/context.h"
@@ -64,7 +66,7 @@ void UnreliableSender::finish(const SendWqe& wqe) {
     qp_.send_failed();
   }
   if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();
-  check_indices();
+  assert(consistent());
   settle();
 }
 

@@ -17,6 +17,7 @@ class UnreliableSender : public SendQueue {
   void reset() override;
   void resume() override;
   bool transmit(std::uint32_t& allowance) override;
+  void state(Archive& ar) override;
 
  protected:
   // Returns the PSN of the packet at the cursor, which is about to be sent.

@@ -9,10 +9,14 @@ namespace tern {
 
 // ---- sending ----
 
+std::uint32_t UcSender::psns_of(const SendWqe& wqe) const {
+  return packets_of(wqe.length, qp_.mtu());
+}
+
 std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (next_.packet == 0) {
     wqe.first_psn = next_.psn;
-    wqe.psns = packets_of(wqe.length, qp_.mtu());
+    wqe.psns = psns_of(wqe);
   }
   if (const std::uint8_t status = load_data(wqe); status != TERN_CQE_SUCCESS) return status;
   Packet& packet = qp_.context().tx_packet;

@@ -15,6 +15,7 @@ class UcSender final : public UnreliableSender {
   using UnreliableSender::UnreliableSender;
 
  private:
+  [[nodiscard]] std::uint32_t psns_of(const SendWqe& wqe) const override;
   std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
 };
 
@@ -26,6 +27,7 @@ class UcReceiver final : public ConnectedReceiver {
   void start() override;
   void deliver(const Packet& packet) override;
   void fault_over(bool failed) override;
+  void state(Archive& ar) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 

@@ -11,6 +11,7 @@
 
 namespace tern {
 
+class Archive;
 class Connection;
 
 class XrcTarget {
@@ -23,6 +24,7 @@ class XrcTarget {
   [[nodiscard]] static std::optional<Accessor> keys_of(const Connection& qp, const SrqRef& ref);
   // The SRQ of the message.
   [[nodiscard]] const SrqRef& srq() const { return srq_; }
+  void state(Archive& ar);
 
  private:
   SrqRef srq_;

@@ -99,6 +99,8 @@ inline constexpr std::uint8_t kNakInvalidRequest = 0x61;
 inline constexpr std::uint8_t kNakRemoteAccess = 0x62;
 inline constexpr std::uint8_t kNakRemoteOperation = 0x63;
 
+class Archive;
+
 // Source and destination of a packet.
 struct Route {
   Gid sgid{};
@@ -115,6 +117,8 @@ struct Route {
   bool ipv4 = false;
   bool local = false;     // the destination is this device
   std::uint8_t port = 1;  // on which it leaves or arrived
+
+  void state(Archive& ar);
 };
 
 struct Packet {

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Saved state of a device: the order of its parts. Lists come before their members, and objects
+// before those that refer to them.
+#include <algorithm>
+#include <cassert>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "control/admin.h"
+#include "control/admin_commands.h"
+#include "control/device.h"
+#include "core/archive.h"
+#include "core/properties.h"
+
+namespace tern {
+
+namespace {
+
+// "tern" in the byte order of the host, and the version of the layout.
+constexpr std::uint32_t kMagic = 0x7465726e;
+constexpr std::uint32_t kVersion = 1;
+
+// What an object is made in.
+Context* lane_of(Archive& ar, Context* lane, const Registry::Lanes& find) {
+  std::uint8_t number = lane != nullptr ? lane->lane : std::uint8_t{0};
+  ar(number);
+  Context* const found = find(number);
+  ar.require(found != nullptr, "there is no such lane");
+  return found;
+}
+
+}  // namespace
+
+// ---- life cycle ----
+
+void DeviceStatus::state(Archive& ar) {
+  std::uint32_t now = bits();
+  std::uint32_t code = fatal_code();
+  ar(now, code);
+  constexpr std::uint32_t kKnown = TERN_STATUS_READY | TERN_STATUS_ENABLED | TERN_STATUS_FATAL;
+  if (!ar.reading() ||
+      !ar.require((now & ~kKnown) == 0 && (now & TERN_STATUS_READY) != 0 &&
+                      ((now & TERN_STATUS_FATAL) != 0) == (code != TERN_FATAL_NONE),
+                  "the device has a wrong status"))
+    return;
+  bits_.store(now, std::memory_order_relaxed);
+  fatal_.store(code, std::memory_order_relaxed);
+}
+
+void DeviceState::state(Archive& ar) { ar(serials_, qp_generations_); }
+
+void Admin::state(Archive& ar) {
+  if (!ar.section("registers")) return;
+  std::uint32_t shift = page_shift_;
+  bool has_record = record_.has_value();
+  ar(shift, page_shift_reg_, aq_lo_, aq_hi_, acq_lo_, acq_hi_, record_lo_, record_hi_, log_size_,
+     tail_, head_, completed_, clock_hi_, has_record);
+  ar(polled.period, polled.moved_at, polled.idle, polled.rings);
+  if (!ar.reading()) return;
+  if (!ar.require(shift >= TERN_PAGE_SHIFT_MIN && shift <= TERN_PAGE_SHIFT_MAX,
+                  "the page size is wrong"))
+    return;
+  page_shift_ = shift;
+  if (has_record) record_.emplace(std::uint64_t{record_hi_} << 32 | record_lo_);
+  // Also a device that has stopped has doorbell pages.
+  if (!(device_.registry.status.bits() & TERN_STATUS_ENABLED)) return;
+  if (!ar.require(configured(), "the device could not be enabled")) return;
+  for (unsigned i = 0; i < device_.lanes(); ++i) device_.lane(i).enable(uar_pages());
+}
+
+void Admin::commands_state(Archive& ar) {
+  if (!ar.section("commands")) return;
+  auto number = static_cast<std::size_t>(ar.count(num_clearing_, clearing_.size()));
+  std::set<std::uint32_t> parts;
+  for (Clearing& c : std::span(clearing_).first(number)) {
+    ar(c.dmn, c.tag, c.out_addr, c.out_len, c.reply);
+    if (!ar.reading()) continue;
+    ar.require(device_.registry.dm.reserved(c.dmn) && c.out_len <= sizeof(c.reply) &&
+                   parts.insert(c.dmn).second,
+               "an allocation in progress is wrong");
+  }
+  if (ar.reading() && ar.ok()) num_clearing_ = number;
+  poller_.state(
+      ar, [](const Admin&) { return 0U; },
+      [this](std::uint32_t id) { return id == 0 ? this : nullptr; });
+}
+
+// ---- objects ----
+
+void Registry::groups_state(Archive& ar, const Lanes& lane) {
+  if (!ar.section("protection domains")) return;
+  pds.state(ar, [&](std::uint32_t number, Pd* pd) {
+    Context* const in =
+        lane_of(ar, pd != nullptr ? &pd->lane_member.group().lane() : nullptr, lane);
+    std::unique_ptr<Pd> made;
+    if (in == nullptr) return made;
+    if (pd == nullptr) {
+      made = std::make_unique<Pd>(*in);
+      made->number = number;
+      pd_lanes.set(number, in->lane);
+      pd = made.get();
+    }
+    ar(pd->privileged);
+    ar.group(pd->lane_member, *in);
+    return made;
+  });
+  if (!ar.section("XRC domains")) return;
+  xrcds.state(ar, [&](std::uint32_t, Xrcd* xrcd) {
+    Context* const in =
+        lane_of(ar, xrcd != nullptr ? &xrcd->lane_member.group().lane() : nullptr, lane);
+    std::unique_ptr<Xrcd> made;
+    if (in == nullptr) return made;
+    if (xrcd == nullptr) {
+      made = std::make_unique<Xrcd>(*in);
+      xrcd = made.get();
+    }
+    ar.list(xrcd->targets);
+    ar.group(xrcd->lane_member, *in);
+    return made;
+  });
+}
+
+void Registry::queues_state(Archive& ar, const Lanes& lane) {
+  if (!ar.section("event queues")) return;
+  eqs.state(ar, [&](std::uint32_t, Eq* eq) {
+    tern_cmd_create_eq cmd{};
+    if (eq != nullptr) cmd = eq->command();
+    ar(cmd);
+    std::unique_ptr<Eq> made;
+    if (eq == nullptr) {
+      made = std::make_unique<Eq>(*lane(0), cmd);
+      eq = made.get();
+      Eq** const only = cmd.kind == TERN_EQ_ASYNC   ? &async_events.eq
+                        : cmd.kind == TERN_EQ_FAULT ? &page_faults.eq
+                                                    : nullptr;
+      if (only != nullptr && ar.require(*only == nullptr, "there are two such event queues"))
+        *only = eq;
+    }
+    eq->state(ar);
+    return made;
+  });
+  if (!ar.section("completion queues")) return;
+  cqs.state(ar, [&](std::uint32_t number, Cq* cq) {
+    tern_cmd_create_cq cmd{};
+    if (cq != nullptr) cmd = cq->command();
+    ar(cmd);
+    Context* const in = lane_of(ar, cq != nullptr ? &cq->context() : nullptr, lane);
+    std::unique_ptr<Cq> made;
+    if (in == nullptr) return made;
+    if (cq == nullptr) {
+      const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
+      Eq* const eq = eqn == TERN_NO_EQ ? nullptr : eqs.find(eqn);
+      if (!ar.require(eqn == TERN_NO_EQ || (eq != nullptr && eq->kind() == TERN_EQ_COMPLETION &&
+                                            eq->users() < eq->size()),
+                      "a completion queue has no event queue"))
+        return made;
+      made = std::make_unique<Cq>(*in, cmd, eq);
+      made->set_number(number);
+      cq = made.get();
+    }
+    cq->state(ar);
+    return made;
+  });
+  memory.state(ar);
+  if (!ar.section("shared receive queues")) return;
+  srqs.state(ar, [&](std::uint32_t number, Srq* srq) {
+    tern_cmd_create_srq cmd{};
+    if (srq != nullptr) cmd = srq->command();
+    ar(cmd);
+    Context* const in = lane_of(ar, srq != nullptr ? &srq->context() : nullptr, lane);
+    std::unique_ptr<Srq> made;
+    if (in == nullptr) return made;
+    if (srq == nullptr) {
+      Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
+      Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+      Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
+      const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
+      if (!ar.require(commands::check_srq(cmd, config) == TERN_ST_OK && pd != nullptr &&
+                          xrc == (xrcd != nullptr) && (cmd.flags != 0) == (cq != nullptr),
+                      "a shared receive queue has no parents"))
+        return made;
+      ar.require(&pd->lane_member.group().lane() == in && (cq == nullptr || &cq->context() == in),
+                 "a shared receive queue is in a wrong lane");
+      made = std::make_unique<Srq>(*in, cmd, pd->privileged, cq);
+      made->set_number(number);
+      ++pd->users;
+      if (xrc) ++xrcd->users;
+      srq = made.get();
+    }
+    srq->state(ar);
+    return made;
+  });
+}
+
+void Registry::counters_state(Archive& ar, const Lanes& lane) {
+  if (!ar.section("counters")) return;
+  counter_sets.state(ar, [&](std::uint32_t number, CounterSet* set) {
+    Context* const in =
+        lane_of(ar, set != nullptr ? &set->lane_member.group().lane() : nullptr, lane);
+    std::unique_ptr<CounterSet> made;
+    if (in == nullptr) return made;
+    if (set == nullptr) {
+      made = std::make_unique<CounterSet>(*in);
+      made->number = number;
+      set = made.get();
+    }
+    ar(set->values.rdma, set->values.eth);
+    ar.group(set->lane_member, *in);
+    return made;
+  });
+  comp_counters.state(ar, [&](std::uint32_t number, CompCounter* counter) {
+    tern_cmd_create_comp_cntr cmd{};
+    if (counter != nullptr) cmd = counter->command();
+    ar(cmd);
+    Context* const in = lane_of(ar, counter != nullptr ? &counter->context() : nullptr, lane);
+    std::unique_ptr<CompCounter> made;
+    if (in == nullptr) return made;
+    if (counter == nullptr) {
+      made = std::make_unique<CompCounter>(*in, cmd);
+      made->number = number;
+      counter = made.get();
+    }
+    counter->state(ar);
+    return made;
+  });
+}
+
+// Makes a QP from its command, as CREATE_QP does. Returns null if a parent is missing.
+std::unique_ptr<Qp> Registry::make_qp(const tern_cmd_create_qp& cmd, Context& lane) {
+  commands::QpParents p;
+  if (commands::check_qp(cmd) != TERN_ST_OK ||
+      commands::find_qp_parents(*this, cmd, p) != TERN_ST_OK)
+    return nullptr;
+  const bool home = cmd.type == TERN_QPT_GSI || cmd.type == TERN_QPT_RAW;
+  const LaneMember& base = p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member;
+  if ((home && lane.lane != 0) || &base.group().lane() != &lane ||
+      (p.send_cq != nullptr && &p.send_cq->context() != &lane) ||
+      (p.recv_cq != nullptr && &p.recv_cq->context() != &lane) ||
+      (p.srq != nullptr && &p.srq->context() != &lane))
+    return nullptr;
+  const bool privileged = p.pd != nullptr && p.pd->privileged;
+  auto qp = std::make_unique<Qp>(lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
+  ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
+  return qp;
+}
+
+void Registry::qps_state(Archive& ar, const Lanes& lane) {
+  if (!ar.section("queue pairs")) return;
+  qps.state(ar, [&](std::uint32_t number, Qp* qp) {
+    tern_cmd_create_qp cmd{};
+    if (qp != nullptr) cmd = qp->made_from();
+    ar(cmd);
+    Context* const in = lane_of(ar, qp != nullptr ? &qp->context() : nullptr, lane);
+    std::unique_ptr<Qp> made;
+    if (in == nullptr) return made;
+    if (qp == nullptr) {
+      made = make_qp(cmd, *in);
+      if (!ar.require(made != nullptr && (number == kGsiQpn) == (cmd.type == TERN_QPT_GSI),
+                      "a queue pair is wrong"))
+        return std::unique_ptr<Qp>();
+      made->set_number(Qpn(number));
+      qp_lanes.set(number, in->lane);
+      qp = made.get();
+      ++member_of(*qp).group().qps;
+    }
+    qp->archive(ar, counter_sets, comp_counters);
+    if (qp->xrc_target()) {
+      const Xrcd* const xrcd = xrcds.find(qp->xrcd());
+      const bool listed =
+          ar.member(static_cast<BaseHook<CqUser>&>(qp->domain_entry()), {&xrcd->targets});
+      ar.require(listed, "an XRC domain lacks a target");
+    }
+    return made;
+  });
+  const auto left = ar.count(withheld_qpns_.size(), config.max_qp, sizeof(std::uint32_t));
+  withheld_qpns_.resize(left);
+  std::set<std::uint32_t> seen;
+  for (std::uint32_t& number : withheld_qpns_) {
+    ar(number);
+    if (ar.reading() &&
+        !ar.require(qps.withheld(number) && seen.insert(number).second, "a QP number is not free"))
+      return;
+  }
+}
+
+void Registry::state(Archive& ar, const Lanes& lane) {
+  groups_state(ar, lane);
+  queues_state(ar, lane);
+  counters_state(ar, lane);
+  async_events.state(ar);
+  page_faults.state(ar);
+  qps_state(ar, lane);
+}
+
+// ---- the device ----
+
+// Properties that software sees, and those that limit it.
+void Device::properties_state(Archive& ar) const {
+  if (!ar.section("properties")) return;
+  const auto compare = [&](std::string_view name, std::uint64_t mine) {
+    std::uint64_t theirs = mine;
+    ar(theirs);
+    if (theirs == mine) return;
+    ar.fail("property '" + std::string(name) + "' is " + std::to_string(mine) + ", and was " +
+            std::to_string(theirs) + " when the state was saved");
+  };
+  const Config& config = registry.config;
+  for (const Property& property : properties()) {
+    if (!std::holds_alternative<std::monostate>(property.member))
+      compare(property.name, property.get(config));
+  }
+  compare("lanes", config.lanes);
+  Mac mac = config.mac;
+  ar(mac);
+  ar.require(mac == config.mac, "property 'mac' differs");
+}
+
+void Device::state(Archive& ar) {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  ar(magic);
+  if (!ar.require(magic == kMagic, "this is no state of a tern device with this byte order"))
+    return;
+  ar(version);
+  if (!ar.require(version == kVersion, "the state has another version")) return;
+  properties_state(ar);
+  registry.status.state(ar);
+  registry.congestion.state(ar);
+  if (!ar.ok()) return;
+  admin_->state(ar);
+  ar(watched_);
+  for_each_lane([&](DataPath& lane) { lane.state(ar); });
+  port.addresses.state(ar);
+  registry.dm.state(ar);
+  registry.dm_ops.state(ar, admin_->page_shift());
+  registry.state(ar, [this](std::uint8_t number) {
+    return number < lanes() ? static_cast<Context*>(&lane(number)) : nullptr;
+  });
+  port.multicast.state(ar, [this](std::uint32_t number) {
+    Qp* const qp = registry.qps.find(number);
+    const bool member = qp != nullptr && qp->type() == TERN_QPT_UD && qp->context().lane == 0;
+    return member ? qp : nullptr;
+  });
+  port.ethernet.state(
+      ar, [this](std::uint32_t number) { return registry.cqs.find(number); }, datapath.uars);
+  port.faults_state(ar);
+  for_each_lane([&](DataPath& lane) { lane.poller_state(ar); });
+  admin_->commands_state(ar);
+  if (!ar.section("serials")) return;
+  registry.DeviceState::state(ar);
+  for (std::uint32_t& high : uar_clock_hi_) ar(high);
+}
+
+std::vector<std::byte> Device::save() {
+  const Alone alone(*this);
+  unshare();
+  std::vector<std::byte> to;
+  Archive ar(to);
+  state(ar);
+  const bool complete = ar.finish();
+  assert(complete);
+  return complete ? to : std::vector<std::byte>();
+}
+
+bool Device::load(std::span<const std::byte> from, std::string& error) {
+  const Alone alone(*this);
+  reset();
+  Archive ar(from);
+  state(ar);
+  if (!ar.finish()) {
+    error = ar.error();
+    reset();
+    return false;
+  }
+  update_lanes();
+  return true;
+}
+
+}  // namespace tern

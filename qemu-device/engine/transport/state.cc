@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Saved state of the halves of a queue pair.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <variant>
+
+#include "core/archive.h"
+#include "objects/context.h"
+#include "objects/srq.h"
+#include "transport/connection.h"
+#include "transport/path_migration.h"
+#include "transport/rendezvous.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
+#include "transport/segments.h"
+#include "transport/send_rate.h"
+#include "transport/tag_responder.h"
+#include "transport/unreliable_connection.h"
+#include "transport/xrc.h"
+
+namespace tern {
+
+namespace {
+
+void state_of(Archive& ar, Accessor& who) {
+  ar(who.pd.value, who.privileged, who.qp.value, who.generation);
+}
+
+void state_of(Archive& ar, SrqRef& ref) { ar(ref.number, ref.serial); }
+
+void state_of(Archive& ar, RecvWqe& wqe) {
+  ar(wqe.wr_id, wqe.index, wqe.srqn, wqe.num_sge);
+  if (!ar.require(wqe.num_sge <= wqe.sges.size(), "a receive WQE has too many SGEs")) return;
+  state_of(ar, wqe.owner);
+  for (tern_sge& sge : std::span(wqe.sges).first(wqe.num_sge)) ar(sge);
+}
+
+}  // namespace
+
+// ---- send queues ----
+
+// A WQE is decoded again from its slot. What the stream says of it is its progress.
+void SendQueue::wqe_state(Archive& ar, std::uint32_t index) {
+  if (ar.reading()) window_.make_room(oldest_.wqe, index);
+  const std::span<std::byte> slot = window_.slot(index);
+  SendWqe& wqe = window_.at(index);
+  if (ar.reading()) wqe = SendWqe{};
+  if (qp_.rendezvous() == nullptr) {
+    ar.bytes(slot);
+  } else if (ar.reading() && !qp_.read_sq_slot(index, 0, slot)) {
+    return ar.fail("a slot of a send queue is not readable");
+  }
+  std::uint8_t status = wqe.status;
+  bool done = wqe.done;
+  ar(wqe.first_psn, wqe.psns, wqe.received, status, done);
+  if (!ar.reading()) return;
+  std::span<const std::byte> data;
+  const std::uint8_t decoded = decode_wqe(qp_.transport(), slot, wqe, data);
+  wqe.index = index;
+  wqe.done = done;
+  wqe.status = status;
+  ar.require(decoded == TERN_CQE_SUCCESS || status != TERN_CQE_SUCCESS,
+             "a WQE that cannot be executed is valid");
+  const std::uint32_t psns = wqe.failed() && wqe.psns == 0 ? 0 : psns_of(wqe);
+  ar.require(
+      wqe.psns == 0 || (decoded == TERN_CQE_SUCCESS && wqe.psns == psns && wqe.received <= psns),
+      "a WQE has a wrong number of packets");
+}
+
+void SendQueue::state(Archive& ar) {
+  bool open = window_.is_open();
+  ar(open, oldest_.wqe, oldest_.psn, next_.wqe, next_.psn, next_.packet, fresh_.wqe, fresh_.psn,
+     fetched_, posted_, parked_wqe_, kicked_, parked_);
+  if (ar.reading() && ar.require(!open || qp_.sends(), "a QP without a send queue sends") && open)
+    window_.open(qp_.sq_size(), qp_.sq_stride());
+  // A flush in progress moves the oldest WQE past those that were fetched.
+  const std::uint32_t held = is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
+  if (!ar.require(held <= window_.capacity(), "a send queue has too many WQEs")) return;
+  for (std::uint32_t i = 0; i < held && ar.ok(); ++i) wqe_state(ar, oldest_.wqe + i);
+  if (!ar.reading() || !ar.ok()) return;
+  const std::uint8_t state = qp_.state();
+  const bool sends = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
+  ar.require(open == qp_.sends() || !sends, "a send queue is closed");
+  // The cursor is in the message of its WQE.
+  const bool at_wqe = next_.wqe - oldest_.wqe < held;
+  ar.require(next_.packet == 0 || (at_wqe && next_.packet < window_.at(next_.wqe).psns),
+             "a send queue is past the end of a message");
+}
+
+void Requester::state(Archive& ar) {
+  SendQueue::state(ar);
+  ar(retries_left_, rnr_left_, timer_use_, rnr_wait_, repeat_, went_back_, sent_psn_, window_psn_,
+     reads_out_);
+  (void)ar.timer(timer_, qp_.context().timers);
+  if (!ar.reading() || !ar.ok()) return;
+  ar.require(timer_use_ <= TimerUse::kRnr, "a timer has a wrong use");
+  // The PSNs of the WQEs that have begun follow each other.
+  std::uint32_t reads = 0;
+  std::optional<Psn> next;
+  const std::uint32_t held = is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
+  for (std::uint32_t i = 0; i < held; ++i) {
+    const SendWqe& wqe = window_.at(oldest_.wqe + i);
+    reads += wqe.responds();
+    if (wqe.psns == 0) continue;
+    ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
+    next = wqe.first_psn.plus(wqe.psns);
+  }
+  const std::uint8_t state = qp_.state();
+  if (state != TERN_QPS_RTS && state != TERN_QPS_SQD) return;
+  ar.require(reads_out_ <= reads && (!next || *next == fresh_.psn), "a send queue is inconsistent");
+  ar.require(consistent(), "the indices of a send queue are out of order");
+}
+
+void UnreliableSender::state(Archive& ar) {
+  SendQueue::state(ar);
+  ar.optional(flush_end_);
+  if (!ar.reading() || !ar.ok()) return;
+  ar.require(!flush_end_ || *flush_end_ - oldest_.wqe <= qp_.sq_size(), "a flush has no end");
+  const std::uint8_t state = qp_.state();
+  if ((state == TERN_QPS_RTS || state == TERN_QPS_SQD) && !flush_end_)
+    ar.require(consistent(), "the indices of a send queue are out of order");
+}
+
+// ---- receivers ----
+
+void Receiver::state(Archive& ar) {
+  bool holds = static_cast<bool>(recv_);
+  ar(faulted_, received_, holds);
+  ar.require(faulted_ <= Faulted::kAnswer, "a page fault stopped nothing");
+  if (holds) state_of(ar, ar.reading() ? recv_.take() : *recv_);
+}
+
+void ConnectedReceiver::state(Archive& ar) {
+  Receiver::state(ar);
+  ar(message_, write_rkey_, write_va_, write_left_);
+  ar.require(message_ <= Message::kWrite, "a message has a wrong kind");
+}
+
+void UcReceiver::state(Archive& ar) {
+  ConnectedReceiver::state(ar);
+  ar(epsn_);
+}
+
+void XrcTarget::state(Archive& ar) { state_of(ar, srq_); }
+
+void TagTarget::state(Archive& ar) {
+  Message& m = *message_;
+  ar(m.labelled);
+  if (!m.labelled) return;
+  ar(m.headers.tm, m.headers.rndv, m.held, m.kind, m.reported);
+  if (!ar.reading() || !ar.require(m.kind <= Kind::kIncomplete, "a message has a wrong kind"))
+    return;
+  // A message without a receive WQE waits for a rendezvous, and has matched nothing yet.
+  ar.require(!recv_ || !tagged() || qp_.tag_list()->has_slot(m.held), "a message holds no tag");
+  ar.require(m.kind != Kind::kRendezvous || qp_.rendezvous() != nullptr,
+             "a message needs a rendezvous");
+}
+
+void Responder::resources_state(Archive& ar) {
+  const std::uint8_t most = qp_.attr().max_dest_rd_atomic;
+  const std::uint32_t number = ar.count(resources_.size(), most);
+  if (!ar.require(number == 0 || number == most, "a responder has a wrong number of resources"))
+    return;
+  resources_.resize(number);
+  for (Resource& r : resources_) {
+    ar(r.va, r.result, r.rkey, r.len, r.psns, r.first, r.op, r.used, r.pending, r.counted);
+    state_of(ar, r.srq);
+    const bool read = r.op == Op::kReadRequest;
+    const bool known = read || r.op == Op::kCompareSwap || r.op == Op::kFetchAdd ||
+                       r.op == Op::kFlush || r.op == Op::kAtomicWrite;
+    ar.require(known && r.len <= (read ? kMaxDmaLen : UINT32_MAX) &&
+                   (!r.used || r.psns == (read ? packets_of(r.len, qp_.mtu()) : 1)),
+               "an accepted request is wrong");
+  }
+  ar(next_resource_);
+  ar.require(next_resource_ < std::max(number, 1U), "a responder has no such resource");
+}
+
+void Responder::answers_state(Archive& ar) {
+  bool ready = out_.capacity() != 0;
+  ar(ready);
+  if (ar.reading() && ready) start_answers();
+  std::uint32_t left = ar.count(out_.size(), out_.capacity());
+  for (std::uint32_t i = 0; i < left && ar.ok(); ++i) {
+    Out& out = ar.reading() ? out_.push() : out_[i];
+    ar(out.kind, out.syndrome, out.resource, out.psn, out.first, out.msn, out.packet, out.start);
+    if (!ar.require(out.kind <= Answer::kDone, "an answer has a wrong kind")) return;
+    if (out.kind == Answer::kAck || out.kind == Answer::kNak) continue;
+    if (!ar.require(out.resource < resources_.size(), "an answer belongs to no request")) return;
+    const Resource& r = resources_[out.resource];
+    ar.require(out.kind != Answer::kRead ||
+                   (r.op == Op::kReadRequest && out.packet < r.psns && out.start <= out.packet),
+               "an answer is past the end of its request");
+  }
+  ar(pending_nak_);
+  ar.require(pending_nak_ <= PendingNak::kRnr &&
+                 (!ready || out_.room() != 0 || pending_nak_ != PendingNak::kNone),
+             "there is no room for a NAK");
+}
+
+void Responder::state(Archive& ar) {
+  ConnectedReceiver::state(ar);
+  if (auto* const xrc = std::get_if<XrcTarget>(&target_)) xrc->state(ar);
+  if (auto* const tags = std::get_if<TagTarget>(&target_)) tags->state(ar);
+  state_of(ar, keys_);
+  ar(epsn_, msn_, faulted_psn_, outstanding_psn_, read_outstanding_);
+  resources_state(ar);
+  answers_state(ar);
+  const std::uint8_t state = qp_.state();
+  ar.require(state < TERN_QPS_RTR || state == TERN_QPS_ERR || out_.capacity() != 0,
+             "a responder cannot answer");
+}
+
+// ---- rendezvous ----
+
+void Rendezvous::state(Archive& ar) {
+  std::uint32_t ci = sender_.consumer_index();
+  ar(pi_, ci);
+  const std::uint32_t number = pi_ - ci;
+  if (!ar.require(number <= kSlots, "there are too many rendezvous")) return;
+  if (ar.reading() && number != 0) slots_.take();
+  reads_ = 0;
+  for (std::uint32_t i = ci; i != pi_ && ar.ok(); ++i) {
+    Slot& s = slot(i);
+    ar(s.wqe, s.request.tm, s.request.rndv);
+    tern_sq_hdr hdr;
+    std::memcpy(&hdr, s.wqe.data(), sizeof(hdr));
+    const bool read = hdr.opcode == TERN_WR_RDMA_READ;
+    reads_ += read;
+    ar.require(
+        (read || hdr.opcode == TERN_WR_SEND) &&
+            (!read || qp_.tag_list()->has_slot(static_cast<std::uint32_t>(
+                          std::min<std::uint64_t>(le(std::uint64_t{hdr.wr_id}), UINT32_MAX)))),
+        "a rendezvous has no tag");
+  }
+}
+
+void Rendezvous::check(Archive& ar, bool held) const {
+  const std::uint32_t used = pi_ - sender_.consumer_index();
+  ar.require(used + reads_ + (held ? 2 : 0) <= kSlots, "there are too many rendezvous");
+  ar.require(sender_.posted() - sender_.consumer_index() <= used, "a rendezvous is missing");
+}
+
+// ---- paths and rates ----
+
+void PathMigration::state(Archive& ar) {
+  ar(alt_, state_, reported_);
+  route_.state(ar);
+  bool left = left_.has_value();
+  ar(left);
+  if (ar.reading() && left) left_.emplace();
+  if (left) left_->state(ar);
+  ar.require(
+      state_ <= TERN_MIG_ARMED && (alt_.port == 0 || is_port(alt_.port)) && alt_.timeout <= 31,
+      "an alternate path is wrong");
+}
+
+void ReactionPoint::state(Archive& ar) {
+  constexpr std::uint32_t kMaxAlpha = 1U << 20;
+  ar(active_, increased_, alpha_, time_stage_, byte_stage_, rate_, target_, bytes_, alpha_next_,
+     time_next_, last_cut_);
+  ar.require(alpha_ <= kMaxAlpha && rate_ <= kMaxRate && target_ <= kMaxRate, "a rate is wrong");
+}
+
+void SendRate::state(Archive& ar) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 61;
+  congestion_.state(ar);
+  (void)ar.timer(timer_, qp_.context().timers);
+  ar(limit_, static_, packet_rate_, rate_, debt_, burst_, last_, burst_set_, waiting_, turn_);
+  ar.require(limit_ <= kMaxRate && static_ <= kMaxRate && packet_rate_ <= kMaxRate &&
+                 rate_ <= kMaxRate && debt_ > -kMost && debt_ < kMost && burst_ >= 0 &&
+                 burst_ < kMost,
+             "a rate is wrong");
+}
+
+}  // namespace tern
