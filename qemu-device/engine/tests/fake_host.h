@@ -166,6 +166,8 @@ class FakeHost : public Host {
     if (!real_clock) return clock;
     return static_cast<Nanos>(std::chrono::steady_clock::now().time_since_epoch().count());
   }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  void set_seed(std::uint64_t seed) { seed_ = seed; }
   std::uint64_t random() override {  // splitmix64
     std::uint64_t z = (seed_ += 0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

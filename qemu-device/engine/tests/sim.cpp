@@ -67,6 +67,33 @@ std::uint64_t SimNode::receive(const WireFrame& frame) {
   return cost;
 }
 
+bool SimNode::save_and_load() {
+  if (device.datapath.log != nullptr) return false;  // somebody reads its ring
+  for (unsigned i = 0; i < device.lanes(); ++i) {
+    if (!device.lane(i).effects->empty()) return false;
+  }
+  const std::vector<std::byte> state = device.save();
+  Config config = device.registry.config;
+  config.capture = device.port.capture();
+  const std::uint64_t share_from = device.datapath.share_from;
+  const IcrcMode icrc = device.port.icrc_mode;
+  const unsigned cut_large = device.datapath.cut_large;
+  const std::size_t plenty = device.datapath.blocks.plenty();
+  const std::uint64_t seed = host.seed();
+  std::destroy_at(&device);
+  std::construct_at(&device, host, config);
+  device.port.icrc_mode = icrc;
+  if (share_from != Context::kShareNone) device.share_payload(share_from);
+  device.cut_large_frames(cut_large);
+  device.datapath.blocks.set_plenty(plenty);
+  std::string error;
+  EXPECT_TRUE(device.load(state, error)) << error;
+  EXPECT_EQ(device.save(), state) << "a loaded device has another state";
+  // The new device has used some.
+  host.set_seed(seed);
+  return true;
+}
+
 bool SimNode::run_lane(unsigned number, std::size_t frames) {
   DataPath& lane = device.lane(number);
   auto& box = mailboxes_[number];
@@ -85,6 +112,12 @@ bool SimNode::run_lane(unsigned number, std::size_t frames) {
 
 // With several lanes, each takes some of its frames, and some lanes have no turn.
 bool SimNode::run_once() {
+  run_lanes();
+  if (sim.saves() != 0 && ++runs_ >= sim.saves() && save_and_load()) runs_ = 0;
+  return busy_;
+}
+
+bool SimNode::run_lanes() {
   const unsigned lanes = device.lanes();
   busy_ = false;
   if (lanes == 1) return busy_ = run_lane(0, 0);
@@ -156,6 +189,8 @@ Sim::Sim(std::uint64_t seed) : random_(seed) {
   file_name_ = test ? std::string(test->test_suite_name()) + "." + test->name() : "none";
   std::ranges::replace(file_name_, '/', '_');
   file_name_ += "." + std::to_string(++count);
+  if (const char* const saves = std::getenv("TERN_SAVES"))
+    saves_ = static_cast<unsigned>(std::strtoul(saves, nullptr, 0));
   if (const char* const dir = std::getenv("TERN_CAPTURES"))
     capture(std::string(dir) + "/" + file_name_ + ".pcap", kFrames);
 }

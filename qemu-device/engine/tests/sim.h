@@ -48,6 +48,9 @@ class SimNode {
   [[nodiscard]] Nanos next_deadline() const;
   // Runs this device alone until it is idle; the clock stands still.
   void pump();
+  // Replaces the device by a new one that continues from its saved state. Returns false, and does
+  // nothing, while the device has frames or interrupts that the next round hands over.
+  bool save_and_load();
   // Call it after writing to the device: the next round runs the device.
   void wake() { busy_ = true; }
 
@@ -72,11 +75,13 @@ class SimNode {
     bool inside;
   };
   bool run_once();
+  bool run_lanes();
   bool run_lane(unsigned number, std::size_t frames);
   void collect(DataPath& lane);
   std::unique_ptr<EventFile> events_;
   unsigned index_ = 0;
   bool busy_ = false;
+  unsigned runs_ = 0;  // since the last save
   Nanos tx_free_ = 0;  // when the transmitter will be idle
   std::vector<unsigned> vectors_raised_;
   std::vector<std::deque<LaneFrame>> mailboxes_;  // frames that wait, by lane
@@ -149,6 +154,8 @@ class Sim {
   }
   // Whether nodes must hand over looped-back frames.
   [[nodiscard]] bool captures() const { return pcap_ != nullptr; }
+  // With TERN_SAVES=N in the environment, every device is saved and loaded after each N runs.
+  [[nodiscard]] unsigned saves() const { return saves_; }
   // A name for files of this simulation, of the test and a number.
   [[nodiscard]] const std::string& file_name() const { return file_name_; }
 
@@ -226,6 +233,7 @@ class Sim {
   std::uint64_t random_;
   std::vector<TraceEntry> trace_;
   std::string file_name_;
+  unsigned saves_ = 0;
   std::unique_ptr<PcapWriter> pcap_;
   std::uint64_t pcap_left_ = 0;
 };

@@ -125,6 +125,20 @@ TEST(StormSelf, SharedPayloadChangesNothing) {
   }
 }
 
+// A device that is saved and loaded at random steps does the same, to the last frame and store.
+TEST(StormSelf, SavingChangesNothing) {
+  std::uint64_t saves = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const StormOptions options{.seed = seed, .packets = 10'000, .trace = true};
+    StormOptions other = options;
+    other.saves = 5;
+    const StormResult saved = run_storm(other);
+    ASSERT_EQ(run_storm(options).trace, saved.trace) << seed;
+    saves += saved.saves;
+  }
+  EXPECT_GT(saves, 1'000U);
+}
+
 class StormOracle : public ::testing::TestWithParam<Plant> {};
 
 TEST_P(StormOracle, Notices) {

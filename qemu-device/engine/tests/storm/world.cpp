@@ -34,6 +34,7 @@ World::World(const StormOptions& options, StormResult& result)
     : o_(options),
       result_(result),
       random_(content_key(options.seed, 0, 0)),
+      saving_(content_key(options.seed, 0, 1)),
       sim_(options.seed),
       context_{options.seed, sim_, random_, result.findings, result.counts} {
   sim_.tracing = o_.trace;
@@ -383,7 +384,11 @@ void World::run() {
   const Nanos begun = sim_.now();
   std::uint64_t last_sent = 0, idle_ticks = 0;
   while (result_.findings.empty()) {
-    for (unsigned i = random_.pick(kStepsATick) + 1; i > 0; --i) (void)sim_.step();
+    for (unsigned i = random_.pick(kStepsATick) + 1; i > 0; --i) {
+      (void)sim_.step();
+      if (o_.saves != 0 && saving_.one_in(o_.saves))
+        result_.saves += nodes_[saving_.pick(nodes_.size())].node->save_and_load();
+    }
     poll();
     tick();
     const bool winding_up = sim_.stats.sent >= o_.packets;

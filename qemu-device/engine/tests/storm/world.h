@@ -62,6 +62,7 @@ struct StormOptions {
   bool trace = false;  // compute StormResult::trace
   bool unfinished_frames = false;
   bool share_payload = false;
+  unsigned saves = 0;  // saves and loads a device once in so many rounds; 0: never
 };
 
 struct StormResult {
@@ -69,6 +70,7 @@ struct StormResult {
   RuleCounts counts;
   Sim::Stats wire;
   std::uint64_t messages = 0;  // number of messages delivered
+  std::uint64_t saves = 0;     // of devices
   std::uint64_t unrung = 0;    // requests posted without a doorbell
   std::uint64_t fingerprint = 0;
   // Hash of every sent and delivered frame, interrupt and device store (CQEs, EQEs, payload), with
@@ -144,6 +146,7 @@ class World {
   StormOptions o_;
   StormResult& result_;
   Random random_;
+  Random saving_;  // of its own: the trace is the same without
   Sim sim_;
   Context context_;
   std::deque<Node> nodes_;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Saved states: which are refused, and why. That a device continues as if nothing had happened is
+// shown by the storm (StormSelf.SavingChangesNothing), and by all tests with TERN_SAVES=N.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/properties.h"
+#include "tests/mini_driver.h"
+
+namespace tern {
+namespace {
+
+// A device in the middle of work of every kind.
+class SavedState : public ::testing::Test {
+ protected:
+  SavedState() {
+    a.create_srq();
+    qa = &a.create_qp();
+    qb = &b.create_qp();
+    qa->connect(*qb);
+    qb->connect(*qa);
+    near = &a.reg(65536);
+    far = &b.reg(65536);
+    for (unsigned i = 0; i < 6; ++i) {
+      const int opcode = i % 2 == 0 ? TERN_WR_RDMA_WRITE : TERN_WR_RDMA_READ;
+      qa->post({.opcode = static_cast<std::uint8_t>(opcode),
+                .sges = {near->sge(0, 20'000)},
+                .raddr = far->iova,
+                .rkey = far->key});
+    }
+    for (unsigned i = 0; i < 3; ++i) (void)sim.step();
+    while (!a.device.datapath.effects->empty()) (void)sim.step();
+    state = a.device.save();
+  }
+  // A device with this configuration, and what it says of the state.
+  std::string refused(const Config& config, const std::vector<std::byte>& from) {
+    Device other(a.host, config);
+    std::string error;
+    EXPECT_FALSE(other.load(from, error));
+    EXPECT_FALSE(error.empty());
+    // It is as after a reset.
+    EXPECT_EQ(other.reg_read(TERN_REG_STATUS), TERN_STATUS_READY);
+    EXPECT_EQ(other.registry.page_entries(), 0U);
+    EXPECT_EQ(other.info().live_qps, 0U);
+    EXPECT_EQ(other.next_deadline(), kNever);
+    return error;
+  }
+
+  Sim sim{3};
+  TestNode a{sim};
+  TestNode b{sim};
+  TestQp* qa;
+  TestQp* qb;
+  TestMr* near;
+  TestMr* far;
+  std::vector<std::byte> state;
+};
+
+TEST_F(SavedState, WorkGoesOn) {
+  ASSERT_FALSE(state.empty());
+  ASSERT_TRUE(a.save_and_load());
+  for (unsigned i = 0; i < 6; ++i) EXPECT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
+}
+
+TEST_F(SavedState, EachPropertyMustBeTheSame) {
+  for (const Property& property : properties()) {
+    if (std::holds_alternative<std::monostate>(property.member)) continue;
+    Config config = a.device.registry.config;
+    const std::uint64_t was = property.get(config);
+    std::uint64_t value = was == property.max ? property.min : was + 1;
+    while (!property.allows(value)) ++value;
+    property.set(config, value);
+    if (!check_properties(config).empty() || property.name == std::string("dm-size") ||
+        property.name == std::string("uar-size"))
+      continue;
+    EXPECT_EQ(refused(config, state),
+              "property '" + std::string(property.name) + "' is " + std::to_string(value) +
+                  ", and was " + std::to_string(was) + " when the state was saved (properties)");
+  }
+  Config config = a.device.registry.config;
+  config.mac[5] ^= 1;
+  EXPECT_EQ(refused(config, state), "property 'mac' differs (properties)");
+  config = a.device.registry.config;
+  config.lanes = 3;
+  EXPECT_EQ(refused(config, state),
+            "property 'lanes' is 3, and was 1 when the state was saved (properties)");
+}
+
+TEST_F(SavedState, OtherVersionsAndByteOrders) {
+  auto other = state;
+  other[4] ^= std::byte{1};
+  EXPECT_EQ(refused(a.device.registry.config, other), "the state has another version (the header)");
+  other = state;
+  std::swap(other[0], other[3]);
+  EXPECT_EQ(refused(a.device.registry.config, other),
+            "this is no state of a tern device with this byte order (the header)");
+}
+
+TEST_F(SavedState, EveryPartIsRefused) {
+  const Config config = a.device.registry.config;
+  for (std::size_t size = 0; size < state.size(); size += 1 + size / 64) {
+    (void)refused(config, {state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size)});
+    if (HasFailure()) FAIL() << size << " of " << state.size() << " bytes";
+  }
+  auto longer = state;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(refused(config, longer), "the state is too long (the end)");
+}
+
+// The fuzz target `state` does the same for longer.
+TEST_F(SavedState, DamageIsRefusedOrHarmless) {
+  std::mt19937 random(1);
+  const Config config = a.device.registry.config;
+  unsigned loaded = 0;
+  for (unsigned i = 0; i < 3'000; ++i) {
+    auto damaged = state;
+    for (auto n = 1 + random() % 3; n != 0; --n)
+      damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+    Device other(a.host, config);
+    std::string error;
+    if (!other.load(damaged, error)) continue;
+    ++loaded;
+    for (unsigned n = 0; n < 50 && other.run(65536); ++n) other.datapath.effects->clear();
+    other.datapath.effects->clear();
+  }
+  EXPECT_GT(loaded, 100U);
+}
+
+}  // namespace
+}  // namespace tern
