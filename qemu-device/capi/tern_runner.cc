@@ -2,8 +2,12 @@
 #include "tern_runner.h"
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "handles.h"
 #include "runner.h"
@@ -159,6 +163,28 @@ void tern_runner_unlock_without_delivering(TernRunner* r) { r->runner.unlock_wit
 std::uint32_t tern_runner_reset(TernRunner* r) {
   r->runner.reset();
   return r->runner.generation();
+}
+
+void* tern_runner_save(TernRunner* r, size_t* len) try {
+  const std::vector<std::byte> state = r->runner.save();
+  void* const copy = std::malloc(state.size());
+  if (copy == nullptr) return nullptr;
+  std::memcpy(copy, state.data(), state.size());
+  *len = state.size();
+  return copy;
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+bool tern_runner_load(TernRunner* r, const void* state, size_t len, char* error,
+                      size_t error_len) try {
+  std::string why;
+  const bool ok = r->runner.load({static_cast<const std::byte*>(state), len}, why);
+  if (!ok) tern::capi::copy_text(why, error, error_len);
+  return ok;
+} catch (const std::exception& e) {
+  tern::capi::copy_text(e.what(), error, error_len);
+  return false;
 }
 
 void tern_runner_set_awake(TernRunner* r, bool awake) { r->runner.set_awake(awake); }

@@ -149,6 +149,17 @@ void tern_runner_set_running(TernRunner *r, bool running);
 void tern_runner_update_polling(TernRunner *r);
 /* present is false after a surprise removal: frames are lost. */
 void tern_runner_set_present(TernRunner *r, bool present);
+/*
+ * The state of the device, while the machine is stopped: len bytes that the
+ * caller frees with free(). Returns NULL if memory runs out.
+ */
+void *tern_runner_save(TernRunner *r, size_t *len);
+/*
+ * Continues from the state of a device with the same properties, before the
+ * machine runs. If the state is wrong, returns false, resets the device and
+ * writes the reason to error (error_len bytes).
+ */
+bool tern_runner_load(TernRunner *r, const void *state, size_t len, char *error, size_t error_len);
 void tern_runner_deliver(TernRunner *r);
 void tern_runner_expired(TernRunner *r, TernTimer timer);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "control/device.h"
@@ -375,6 +376,38 @@ void Runner::set_awake(bool awake) {
   }
   awake_ = awake;
   follow_link();
+}
+
+std::vector<std::byte> Runner::save() {
+  lock();
+  collect();
+  std::vector<std::byte> state = engine_.save();
+  for (std::size_t i = 0; i < kVectorWords; ++i) {
+    const std::uint64_t word = vectors_[i] | collected_vectors_[i];
+    const auto bytes = std::as_bytes(std::span(&word, 1));
+    state.insert(state.end(), bytes.begin(), bytes.end());
+  }
+  unlock();
+  return state;
+}
+
+bool Runner::load(std::span<const std::byte> state, std::string& error) {
+  Vectors vectors;
+  if (state.size() < sizeof(vectors)) {
+    error = "the state is too short";
+    return false;
+  }
+  const auto last = state.last(sizeof(vectors));
+  std::memcpy(vectors.data(), last.data(), last.size());
+  lock();
+  drop_effects();
+  const bool ok = engine_.load(state.first(state.size() - last.size()), error);
+  if (ok) vectors_ = vectors;
+  // Deadlines may have passed, and queues may have been written.
+  work_ = due_ = true;
+  armed_ = UINT64_MAX;
+  unlock_without_delivering();
+  return ok;
 }
 
 void Runner::deliver() {
