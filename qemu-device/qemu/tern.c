@@ -8,6 +8,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/error-report.h"
 #include "qemu/guest-random.h"
 #include "qemu/host-utils.h"
 #include "qemu/module.h"
@@ -359,9 +360,9 @@ static void tern_finalize(Object *obj)
 /* ---- realize ---- */
 
 /*
- * Device memory is RAM: the CPU accesses it without an exit. Migration does not
- * know it by name: the device after us in the slot may be created before ours
- * is freed.
+ * Device memory is RAM: the CPU accesses it without an exit. Migration knows it
+ * by name from realize to exit, because the device after us in the slot may be
+ * created before ours is freed.
  */
 static bool tern_make_dm(TernState *s, Error **errp)
 {
@@ -524,6 +525,9 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     tern_start(s);
     s->started = true;
     tern_dma_start(s);
+    if (s->properties.dm_size) {
+        vmstate_register_ram(&s->dm, DEVICE(s));
+    }
     return;
 
 free_engine:
@@ -571,6 +575,9 @@ static void tern_exit(PCIDevice *dev)
     object_ref(OBJECT(s));
     call_rcu1(&s->rcu, tern_release);
     s->started = false;
+    if (s->properties.dm_size) {
+        vmstate_unregister_ram(&s->dm, DEVICE(s));
+    }
     /*
      * Do not notify the engine: the worker must not conclude that there is no
      * IOMMU any more, and translate without the BQL.
@@ -587,13 +594,72 @@ static void tern_exit(PCIDevice *dev)
     msix_uninit(dev, &s->regs, &s->regs);
 }
 
-/* ---- class ---- */
+/* ---- migration ---- */
 
-/* Peers hold the other half of the engine's state, so it cannot migrate. */
+/*
+ * The machine is stopped, and the runner has delivered what it could. The state
+ * of the engine is one buffer: the engine checks its version.
+ */
+static int tern_pre_save(void *opaque)
+{
+    TernState *s = opaque;
+    size_t len = 0;
+
+    if (s->removed) {
+        error_report("tern: a device that was removed cannot migrate");
+        return -EBUSY;
+    }
+    s->state = tern_runner_save(s->runner, &len);
+    s->state_len = len;
+    return s->state && s->state_len == len ? 0 : -ENOMEM;
+}
+
+static int tern_post_save(void *opaque)
+{
+    TernState *s = opaque;
+
+    free(s->state);
+    s->state = NULL;
+    s->state_len = 0;
+    return 0;
+}
+
+/* Config space and MSI-X are those of the source by now. */
+static int tern_post_load(void *opaque, int version_id)
+{
+    TernState *s = opaque;
+    char why[256];
+    bool ok;
+
+    tern_update_power(s);
+    ok = tern_runner_load(s->runner, s->state, s->state_len, why, sizeof(why));
+    g_free(s->state);
+    s->state = NULL;
+    s->state_len = 0;
+    if (!ok) {
+        error_report("tern: %s", why);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 static const VMStateDescription vmstate_tern = {
     .name = TYPE_TERN,
-    .unmigratable = 1,
+    .version_id = 1,
+    .minimum_version_id = 1,
+    .pre_save = tern_pre_save,
+    .post_save = tern_post_save,
+    .post_load = tern_post_load,
+    .fields = (const VMStateField[]) {
+        VMSTATE_PCI_DEVICE(parent_obj, TernState),
+        VMSTATE_MSIX(parent_obj, TernState),
+        VMSTATE_UINT32(state_len, TernState),
+        VMSTATE_VBUFFER_ALLOC_UINT32(state, TernState, 1, NULL, state_len),
+        VMSTATE_END_OF_LIST()
+    },
 };
+
+/* ---- class ---- */
 
 static const Property tern_own_properties[] = {
     DEFINE_NIC_PROPERTIES(TernState, conf),

@@ -116,6 +116,10 @@ struct TernState {
     QEMUBH *deferred_bh;        /* does what tern_defer() postponed */
     bool started;               /* from realize() to exit() */
 
+    /* During a migration: the state of the engine. */
+    uint32_t state_len;
+    uint8_t *state;
+
     /* Under the BQL. */
     bool in_map;                /* translating, with the engine lock */
     unsigned long deferred;     /* bits: TernDeferred */

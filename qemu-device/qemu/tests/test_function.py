@@ -109,11 +109,6 @@ class Properties(unittest.TestCase):
         self.assertIn("No such file or directory", refused("events=/nonexistent/file"))
         self.assertIn("can't find value", refused("netdev=nobody"))
 
-    def test_a_machine_with_it_does_not_migrate(self):
-        with Qemu("-device", "tern") as qemu:
-            with self.assertRaisesRegex(RuntimeError, "tern"):
-                qemu.qmp("migrate", uri="exec:true")
-
 
 class ConfigSpace(unittest.TestCase):
     def test_identity(self):
