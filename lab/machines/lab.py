@@ -27,11 +27,12 @@ import failure
 import frontend
 import hosts
 import monitor
+import moving
 import packages
 import places
 import stall
 from kvm import kvm_works
-from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
+from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, networks, qemu_command
 from options import LANES, arguments, plan
 from places import LAB, TOP
 
@@ -65,6 +66,8 @@ class Lab:
         self.image = os.environ["TERN_IMAGE"] if opt.kernel else places.image(self.out)
         self.daemons = []
         self.hosts = []
+        self.hubs = {}
+        self.moves = []
         self.qemu = places.qemu(opt.front, opt.mutate)
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
@@ -111,6 +114,9 @@ class Lab:
 
     def initrd(self, m):
         opt = self.opt
+        path = f"{self.tmp}/{m.name}.initrd"
+        if os.path.exists(path):
+            return path  # another QEMU of the machine
         ssh = f"{self.tmp}/ssh"
         if not os.path.isdir(ssh) and places.keys():
             shutil.copytree(places.keys(), ssh, copy_function=shutil.copyfile)
@@ -151,7 +157,6 @@ class Lab:
             if opt.stdin:
                 files["tern/stdin"] = (0o600, sys.stdin.buffer.read())
             files["tern/cmd"] = (0o755, f"#!/bin/bash\nexec {shlex.join(opt.cmd)}\n".encode())
-        path = f"{self.tmp}/{m.name}.initrd"
         with open(path, "wb") as f:
             f.write(open(f"{self.image}/initrd", "rb").read())
             f.write(bytes(-f.tell() % 4) + cpio(files))
@@ -164,20 +169,30 @@ class Lab:
         if opt.front == "vfio-user":
             self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
             self.daemons = frontend.start_daemons(self)
-        # A wire that ends in this process discards all frames.
-        for end in connect(opt, self.machines):
-            self.watch(end, lambda sock: sock.recv(1 << 20))
+        self.kvm = kvm
+        if opt.movable:
+            self.hubs = {net: moving.Hub(self.selector) for net in networks(opt)}
+            for m in self.machines:
+                moving.connect(self, m)
+        else:
+            # A wire that ends in this process discards all frames.
+            for end in connect(opt, self.machines):
+                self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
             self.start_machine(m, kvm)
-        first = self.machines[0]
-        if opt.tty:
+        self.watch_command(self.machines[0])
+
+    def watch_command(self, first):
+        if self.opt.tty:
             self.watch(first.ports["tty"], self.from_tty)
         else:
-            self.watch(first.ports["out"], self.output, 1)
-            self.watch(first.ports["err"], self.output, 2)
+            for fd, port in enumerate(("out", "err"), 1):
+                if fd not in self.done:
+                    self.watch(first.ports[port], self.output, fd)
 
-    def start_machine(self, m, kvm):
+    def start_machine(self, m, kvm, more=()):
         """Starts the QEMU of a connected machine, and watches it."""
+        m.monitor = m.monitor or f"{self.tmp}/{m.name}.qmp"
         add_ports(m, self.opt)
         if self.opt.front == "vfio-user" and not self.opt.no_tern:
             m.args += frontend.devices(self, m)
@@ -186,9 +201,9 @@ class Lab:
         add_second_wire(m, self.opt)
         # One file for the console and QEMU's messages; both append.
         self.errors = open(f"{self.run}/{m.name}.log", "ab")
-        m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m),
-                                                  kvm), stdin=subprocess.DEVNULL,
-                                     stdout=self.errors, stderr=self.errors, close_fds=True,
+        m.process = subprocess.Popen([*qemu_command(m, self, self.initrd(m), kvm), *more],
+                                     stdin=subprocess.DEVNULL, stdout=self.errors,
+                                     stderr=self.errors, close_fds=True,
                                      pass_fds=[s.fileno() for s in m.fds], start_new_session=True,
                                      preexec_fn=end_with_lab)
         for s in m.fds:
@@ -211,11 +226,7 @@ class Lab:
         if on == (m.process.poll() is None):
             raise ValueError(f"{who} is {'on' if on else 'off'} already")
         if not on:
-            self.selector.unregister(m.pidfd)
-            os.close(m.pidfd)
-            for port in m.ports.values():
-                if port in self.selector.get_map():
-                    self.selector.unregister(port)
+            self.forget(m)
             m.killed = True
             m.process.kill()
             m.process.wait()
@@ -226,6 +237,14 @@ class Lab:
         m.args += ["-netdev", f"stream,id=control,server=off,addr.type=fd,addr.str={fd}"]
         self.watch(m.ports["control"], lambda sock: sock.recv(1 << 20))
         self.start_machine(m, False)
+
+    def forget(self, m):
+        """Watches a machine no longer."""
+        self.selector.unregister(m.pidfd)
+        os.close(m.pidfd)
+        for port in m.ports.values():
+            if port in self.selector.get_map():
+                self.selector.unregister(port)
 
     def watch(self, sock, handler, *args):
         self.selector.register(sock, selectors.EVENT_READ, (handler, sock, *args))
@@ -262,8 +281,12 @@ class Lab:
         for line in self.lines(sock, m, "lab"):
             try:
                 word, who, command = line.split(" ", 2)
-                if word not in ("qmp", "power", "fetch") or not re.fullmatch(r"vm\d+", who):
-                    raise ValueError("expected: qmp VM JSON, or power VM on|off")
+                if word not in ("qmp", "power", "migrate",
+                                "fetch") or not re.fullmatch(r"vm\d+", who):
+                    raise ValueError("expected: qmp VM JSON, power VM on|off, or migrate VM live")
+                if word == "migrate":
+                    self.moves.append(moving.Move(self, who, lambda a: self.reply(m.index, a)))
+                    continue
                 if word == "qmp":
                     answer = self.qmp(who, json.loads(command))
                 elif word == "fetch":
@@ -275,9 +298,14 @@ class Lab:
                 answer = {"error": {"class": "Lab", "desc": str(e)}}
             if m.process.poll() is not None:  # the machine has killed itself
                 return
-            sock.setblocking(True)
-            sock.sendall(json.dumps(answer).encode() + b"\n")
-            sock.setblocking(False)
+            self.reply(m.index, answer)
+
+    def reply(self, index, answer):
+        """Answers a request of a machine, which may have moved since."""
+        sock = self.machines[index - 1].ports["lab"]
+        sock.setblocking(True)
+        sock.sendall(json.dumps(answer).encode() + b"\n")
+        sock.setblocking(False)
 
     def fetch(self, uri):
         if not self.opt.fetches:
@@ -355,6 +383,8 @@ class Lab:
         write_all(fd, data)
 
     def gone(self, m):
+        if any(m is move.new for move in self.moves):
+            return  # the machine itself is still in the old QEMU
         raise Trouble(f"{m.name} stopped (QEMU's exit status {m.process.wait()})", m)
 
     # main loop
@@ -377,7 +407,8 @@ class Lab:
                 for m in self.machines:
                     if m.ready and self.stalled(m):
                         self.stall_trouble(m)
-            for key, _ in self.selector.select(1):
+            self.moves = [move for move in self.moves if not move.step()]
+            for key, _ in self.selector.select(0.02 if self.moves else 1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
                     handler(*args)

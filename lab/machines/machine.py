@@ -20,6 +20,8 @@ class Machine:
         self.soft_roce = False
         self.shared_wire = False
         self.stall_shown = None
+        self.monitor = None
+        self.ends = []
         self.fds = []
         self.args = []
         self.ports = {}
@@ -81,6 +83,12 @@ def wire(machines, net):
             f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"
         ]
     first.args += ["-netdev", f"hubport,id={net},hubid={hub}"]
+
+
+def networks(opt):
+    """Returns the names of all networks of -netdevs, if none is a shared wire."""
+    wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
+    return ["control", *wires] + ["virtio"] * opt.virtio_wire
 
 
 def connect(opt, machines):
@@ -201,8 +209,8 @@ def qemu_command(m, lab, initrd, kvm):
         "-no-user-config", "-display", "none", "-no-reboot", "-kernel", f"{lab.image}/vmlinuz",
         "-initrd", initrd, "-append", append, "-chardev",
         f"file,id=console,path={quoted(lab.run)}/{m.name}.log,append=on", "-serial",
-        "chardev:console", "-qmp", f"unix:{quoted(lab.tmp)}/{m.name}.qmp,server=on,wait=off",
-        *iommu, *root_ports(opt.adapters + 1), "-drive",
+        "chardev:console", "-qmp", f"unix:{quoted(m.monitor)},server=on,wait=off", *iommu,
+        *root_ports(opt.adapters + 1), "-drive",
         f"file={quoted(lab.image)}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
         "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
         *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),

@@ -91,6 +91,8 @@ def arguments(argv=None):
                    help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
     p.add_argument("--net-wire", action="store_true",
                    help="connect two machines by a -netdev, as more are, instead of shared memory")
+    p.add_argument("--movable", action="store_true",
+                   help="machines that `labctl migrate` can move; the lab passes their frames")
     p.add_argument("--loop", action="store_true",
                    help="connect the two adapters of a single machine to each other")
     p.add_argument("--virtio-wire", action="store_true",
@@ -131,6 +133,10 @@ def arguments(argv=None):
     choose_front(p, a)
     if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
         p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
+    if a.movable and (a.front != "qemu" or a.loop or a.soft_roce or a.pcap or a.events):
+        p.error(
+            "--movable needs adapters of our QEMU, and does not go with --loop, --soft-roce, --pcap or --events"
+        )
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
