@@ -268,8 +268,7 @@ void Registry::qps_state(Archive& ar, const Lanes& lane) {
     qp->archive(ar, counter_sets, comp_counters);
     if (qp->xrc_target()) {
       const Xrcd* const xrcd = xrcds.find(qp->xrcd());
-      const bool listed =
-          ar.member(static_cast<BaseHook<CqUser>&>(qp->domain_entry()), {&xrcd->targets});
+      const bool listed = ar.member(qp->domain_entry(), {&xrcd->targets});
       ar.require(listed, "an XRC domain lacks a target");
     }
     return made;

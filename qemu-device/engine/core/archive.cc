@@ -155,7 +155,7 @@ void Archive::group(LaneMember& member, Context& lane) {
     member.group_ = group;
     ++group->size_;
   }
-  const bool listed = this->member(static_cast<BaseHook<LaneMember>&>(member), {&group->members_});
+  const bool listed = this->member(member, {&group->members_});
   require(listed, "an object is not in its group");
 }
 

@@ -45,8 +45,8 @@ class Archive {
       fail(what);
     return ok();
   }
-  // Begins a part of the stream, which errors name.
-  // Returns false if the state is wrong: nothing may follow.
+  // Begins a part of the stream, which errors name. Returns false if the state is wrong: nothing
+  // may follow.
   [[nodiscard]] bool section(const char* name);
 
   // ---- values, in the byte order of the host ----
@@ -80,7 +80,8 @@ class Archive {
   }
   // Membership of one of these lists, or of none. Returns whether it is a member.
   template <class T, class Element>
-  bool member(Element& link, std::initializer_list<const List<T, Element>*> lists) {
+  bool member(std::type_identity_t<Element>& link,
+              std::initializer_list<const List<T, Element>*> lists) {
     const std::uint32_t in = member_of(link);
     if (in == kNowhere) return false;
     bool known = false;

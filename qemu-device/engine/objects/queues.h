@@ -170,7 +170,7 @@ class Cq {
   static void detach(CqUser& user) { user.unlink(); }
   // Saved membership of a user.
   void user_state(Archive& ar, CqUser& user) {
-    const bool used = ar.member(static_cast<BaseHook<CqUser>&>(user), {&users_, &notified_});
+    const bool used = ar.member(user, {&users_, &notified_});
     ar.require(used, "a CQ lacks a user");
   }
   [[nodiscard]] bool used() const { return !users_.empty() || !notified_.empty(); }

@@ -169,8 +169,7 @@ void UarPages::state(Archive& ar, bool home) {
 
 void UarPages::queue_state(Archive& ar, std::uint32_t uar, PageQueue& queue) {
   if (!ar.require(live(uar), "a queue has no doorbell page")) return;
-  const bool listed = ar.member(static_cast<BaseHook<PageQueue>&>(queue),
-                                {&pages_[uar]->queues, &pages_[uar]->unseen});
+  const bool listed = ar.member(queue, {&pages_[uar]->queues, &pages_[uar]->unseen});
   ar.require(listed, "a queue is not in its doorbell page");
 }
 
