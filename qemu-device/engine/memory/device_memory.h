@@ -36,6 +36,10 @@ class DeviceMemory {
     std::uint64_t cleared = 0;  // bytes zeroed
     std::uint32_t users = 0;    // regions on the part
     [[nodiscard]] bool ready() const { return cleared == size; }
+    // Whether bytes [at, at + len) of the part exist.
+    [[nodiscard]] bool holds(std::uint64_t at, std::uint64_t len) const {
+      return at <= size && len <= size - at;
+    }
   };
   // Returns null also for a part that is not ready.
   [[nodiscard]] Part* find(std::uint32_t number) const {

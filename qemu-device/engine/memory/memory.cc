@@ -262,9 +262,7 @@ Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
   region.dmn = le(cmd.dmn);
   const DeviceMemory::Part* const part = dm_->find(region.dmn);
   if (part == nullptr) return TERN_ST_BAD_HANDLE;
-  if (region.offset > part->size || region.length > part->size - region.offset) {
-    return TERN_ST_BAD_PARAM;
-  }
+  if (!part->holds(region.offset, region.length)) return TERN_ST_BAD_PARAM;
   region.offset += part->offset;
   return TERN_ST_OK;
 }

@@ -145,9 +145,8 @@ void DmOps::state(Archive& ar, unsigned page_shift) {
     Page page{};
     item(uar, page);
     DeviceMemory::Part* const part = dm_.find(page.dmn);
-    const bool inside = part != nullptr && page.offset % size == 0 && page.offset >= part->offset &&
-                        page.offset - part->offset <= part->size &&
-                        size <= part->size - (page.offset - part->offset);
+    const bool inside =
+        part != nullptr && page.offset % size == 0 && part->holds(page.offset - part->offset, size);
     if (!ar.require(inside && page.op < TERN_DM_OP_NUM && pages_.emplace(uar, page).second,
                     "an operation page is wrong"))
       return;
@@ -166,10 +165,9 @@ void Memory::region_state(Archive& ar, Region& region) {
   DeviceMemory::Part* const part =
       region.dmn != 0 && dm_ != nullptr ? dm_->find(region.dmn) : nullptr;
   if (part != nullptr) {
-    const bool inside = region.offset >= part->offset &&
-                        region.offset - part->offset <= part->size &&
-                        region.length <= part->size - (region.offset - part->offset);
-    if (ar.require(inside && !region.fast, "a region is outside of its part")) ++part->users;
+    if (ar.require(part->holds(region.offset - part->offset, region.length) && !region.fast,
+                   "a region is outside of its part"))
+      ++part->users;
   }
   ar.require((region.dmn == 0) == (part == nullptr) && in_range(region.iova, region.length) &&
                  (!region.fast || region.pages.refillable()),
