@@ -57,7 +57,7 @@ void Admin::state(Archive& ar) {
   bool has_record = record_.has_value();
   ar(shift, page_shift_reg_, aq_lo_, aq_hi_, acq_lo_, acq_hi_, record_lo_, record_hi_, log_size_,
      tail_, head_, completed_, clock_hi_, has_record);
-  ar(polled.period, polled.moved_at, polled.idle, polled.rings);
+  polled.state(ar);
   if (!ar.reading()) return;
   if (!ar.require(shift >= TERN_PAGE_SHIFT_MIN && shift <= TERN_PAGE_SHIFT_MAX,
                   "the page size is wrong"))

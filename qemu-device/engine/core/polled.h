@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/archive.h"
+
 namespace tern {
 
 struct Polled {
@@ -12,6 +14,9 @@ struct Polled {
   std::uint16_t idle = 0;      // polls without work, less QueuePoller::worth() for each with work
   std::uint8_t rings = 0;      // doorbells in that period; all queues together have kPeriod
   bool on = false;
+
+  // Saved state. Whether it is on, the poller knows.
+  void state(Archive& ar) { ar(period, moved_at, idle, rings); }
 };
 
 }  // namespace tern

@@ -53,7 +53,7 @@ void Ethernet::large_state(Archive& ar, TxLarge& large) const {
 void Ethernet::queue_state(Archive& ar, EthQueue& q, UarPages& uars) {
   q.buffer.state(ar);
   ar(q.pi, q.ci, q.broken, q.turn_left, q.debt);
-  ar(q.polled.period, q.polled.moved_at, q.polled.idle, q.polled.rings);
+  q.polled.state(ar);
   if (q.large) large_state(ar, *q.large);
   const bool kicked = ar.member(q.kicked, {&kicked_});
   q.cq->user_state(ar, q.cq_user);

@@ -81,7 +81,8 @@ void Qp::archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCou
   sender_->state(ar);
   receiver_->state(ar);
   if (fetches_) rendezvous()->check(ar, receiver_->holds_request());
-  ar(next_notification, turn_left, polled.period, polled.moved_at, polled.idle, polled.rings);
+  ar(next_notification, turn_left);
+  polled.state(ar);
   context_->schedule_state(ar, *this);
   if (send_cq_ != nullptr) send_cq_->user_state(ar, send_user_);
   if (recv_cq_ != nullptr) recv_cq_->user_state(ar, recv_user_);
