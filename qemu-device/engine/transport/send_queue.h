@@ -103,6 +103,9 @@ class SendQueue {
   void mark_begun() {
     if (static_cast<std::int32_t>(next_.wqe + 1 - fresh_.wqe) > 0) fresh_.wqe = next_.wqe + 1;
   }
+  // Number of WQEs that the window holds. A flush in progress moves the oldest WQE past those that
+  // were fetched.
+  [[nodiscard]] std::uint32_t held() const;
   // Whether the indices below are in order.
   [[nodiscard]] bool consistent() const;
   // Number of PSNs that a WQE takes once it has begun.

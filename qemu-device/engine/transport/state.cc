@@ -24,6 +24,11 @@ namespace tern {
 
 namespace {
 
+// Whether the QP executes WQEs of its send queue.
+bool executes(const Connection& qp) {
+  return qp.state() == TERN_QPS_RTS || qp.state() == TERN_QPS_SQD;
+}
+
 void state_of(Archive& ar, Accessor& who) {
   ar(who.pd.value, who.privileged, who.qp.value, who.generation);
 }
@@ -69,22 +74,22 @@ void SendQueue::wqe_state(Archive& ar, std::uint32_t index) {
       "a WQE has a wrong number of packets");
 }
 
+std::uint32_t SendQueue::held() const {
+  return is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
+}
+
 void SendQueue::state(Archive& ar) {
   bool open = window_.is_open();
   ar(open, oldest_.wqe, oldest_.psn, next_.wqe, next_.psn, next_.packet, fresh_.wqe, fresh_.psn,
      fetched_, posted_, parked_wqe_, kicked_, parked_);
   if (ar.reading() && ar.require(!open || qp_.sends(), "a QP without a send queue sends") && open)
     window_.open(qp_.sq_size(), qp_.sq_stride());
-  // A flush in progress moves the oldest WQE past those that were fetched.
-  const std::uint32_t held = is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
-  if (!ar.require(held <= window_.capacity(), "a send queue has too many WQEs")) return;
-  for (std::uint32_t i = 0; i < held && ar.ok(); ++i) wqe_state(ar, oldest_.wqe + i);
+  if (!ar.require(held() <= window_.capacity(), "a send queue has too many WQEs")) return;
+  for (std::uint32_t i = 0; i < held() && ar.ok(); ++i) wqe_state(ar, oldest_.wqe + i);
   if (!ar.reading() || !ar.ok()) return;
-  const std::uint8_t state = qp_.state();
-  const bool sends = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
-  ar.require(open == qp_.sends() || !sends, "a send queue is closed");
+  ar.require(open == qp_.sends() || !executes(qp_), "a send queue is closed");
   // The cursor is in the message of its WQE.
-  const bool at_wqe = next_.wqe - oldest_.wqe < held;
+  const bool at_wqe = next_.wqe - oldest_.wqe < held();
   ar.require(next_.packet == 0 || (at_wqe && next_.packet < window_.at(next_.wqe).psns),
              "a send queue is past the end of a message");
 }
@@ -99,16 +104,14 @@ void Requester::state(Archive& ar) {
   // The PSNs of the WQEs that have begun follow each other.
   std::uint32_t reads = 0;
   std::optional<Psn> next;
-  const std::uint32_t held = is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
-  for (std::uint32_t i = 0; i < held; ++i) {
+  for (std::uint32_t i = 0; i < held(); ++i) {
     const SendWqe& wqe = window_.at(oldest_.wqe + i);
     reads += wqe.responds();
     if (wqe.psns == 0) continue;
     ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
     next = wqe.first_psn.plus(wqe.psns);
   }
-  const std::uint8_t state = qp_.state();
-  if (state != TERN_QPS_RTS && state != TERN_QPS_SQD) return;
+  if (!executes(qp_)) return;
   ar.require(reads_out_ <= reads && (!next || *next == fresh_.psn), "a send queue is inconsistent");
   ar.require(consistent(), "the indices of a send queue are out of order");
 }
@@ -118,8 +121,7 @@ void UnreliableSender::state(Archive& ar) {
   ar.optional(flush_end_);
   if (!ar.reading() || !ar.ok()) return;
   ar.require(!flush_end_ || *flush_end_ - oldest_.wqe <= qp_.sq_size(), "a flush has no end");
-  const std::uint8_t state = qp_.state();
-  if ((state == TERN_QPS_RTS || state == TERN_QPS_SQD) && !flush_end_)
+  if (executes(qp_) && !flush_end_)
     ar.require(consistent(), "the indices of a send queue are out of order");
 }
 
