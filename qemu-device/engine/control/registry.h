@@ -68,9 +68,9 @@ class Registry : public DeviceState {
   // Destroys a QP. Withholds its number while a memory window is bound to it.
   void remove_qp(std::uint32_t qpn);
 
-  // Saved state of the objects. lane(number): null if there is none.
+  // Saved state of the objects. lanes(number): null if there is none.
   using Lanes = std::function<Context*(std::uint8_t)>;
-  void state(Archive& ar, const Lanes& lane);
+  void state(Archive& ar, const Lanes& lanes);
 
   // Device reset: destroys the QPs first, and everything else once the Ethernet queues are gone.
   void reset_qps();
@@ -91,10 +91,10 @@ class Registry : public DeviceState {
   Table<Qp> qps;
 
  private:
-  void groups_state(Archive& ar, const Lanes& lane);
-  void queues_state(Archive& ar, const Lanes& lane);
-  void counters_state(Archive& ar, const Lanes& lane);
-  void qps_state(Archive& ar, const Lanes& lane);
+  void groups_state(Archive& ar, const Lanes& lanes);
+  void queues_state(Archive& ar, const Lanes& lanes);
+  void counters_state(Archive& ar, const Lanes& lanes);
+  void qps_state(Archive& ar, const Lanes& lanes);
   [[nodiscard]] std::unique_ptr<Qp> make_qp(const tern_cmd_create_qp& cmd, Context& lane);
 
   std::deque<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows are bound to

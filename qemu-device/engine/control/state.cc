@@ -22,13 +22,40 @@ namespace {
 constexpr std::uint32_t kMagic = 0x7465726e;
 constexpr std::uint32_t kVersion = 1;
 
-// What an object is made in.
-Context* lane_of(Archive& ar, Context* lane, const Registry::Lanes& find) {
-  std::uint8_t number = lane != nullptr ? lane->lane : std::uint8_t{0};
+// The command that makes an object.
+template <class Command, class T>
+Command command_of(Archive& ar, const T* object) {
+  Command cmd{};
+  if (object != nullptr) cmd = object->command();
+  ar(cmd);
+  return cmd;
+}
+
+template <class T>
+Context& lane_of(T& object) {
+  if constexpr (requires { object.context(); }) {
+    return object.context();
+  } else {
+    return object.lane_member.group().lane();
+  }
+}
+
+// An object of a lane. Reading, where `object` is null, make(lane) makes and returns it, or returns
+// null if that is impossible; its own state follows, by item(object, lane).
+template <class T, class Make, class Item>
+std::unique_ptr<T> object_state(Archive& ar, T* object, const Registry::Lanes& find, Make&& make,
+                                Item&& item) {
+  std::uint8_t number = object != nullptr ? lane_of(*object).lane : std::uint8_t{0};
   ar(number);
-  Context* const found = find(number);
-  ar.require(found != nullptr, "there is no such lane");
-  return found;
+  Context* const lane = find(number);
+  std::unique_ptr<T> made;
+  if (!ar.require(lane != nullptr, "there is no such lane")) return made;
+  if (object == nullptr) {
+    made = make(*lane);
+    object = made.get();
+  }
+  if (object != nullptr) item(*object, *lane);
+  return made;
 }
 
 }  // namespace
@@ -89,48 +116,37 @@ void Admin::commands_state(Archive& ar) {
 
 // ---- objects ----
 
-void Registry::groups_state(Archive& ar, const Lanes& lane) {
+void Registry::groups_state(Archive& ar, const Lanes& lanes) {
   if (!ar.section("protection domains")) return;
   pds.state(ar, [&](std::uint32_t number, Pd* pd) {
-    Context* const in =
-        lane_of(ar, pd != nullptr ? &pd->lane_member.group().lane() : nullptr, lane);
-    std::unique_ptr<Pd> made;
-    if (in == nullptr) return made;
-    if (pd == nullptr) {
-      made = std::make_unique<Pd>(*in);
+    const auto make = [&](Context& lane) {
+      auto made = std::make_unique<Pd>(lane);
       made->number = number;
-      pd_lanes.set(number, in->lane);
-      pd = made.get();
-    }
-    ar(pd->privileged);
-    ar.group(pd->lane_member, *in);
-    return made;
+      pd_lanes.set(number, lane.lane);
+      return made;
+    };
+    return object_state(ar, pd, lanes, make, [&](Pd& object, Context& lane) {
+      ar(object.privileged);
+      ar.group(object.lane_member, lane);
+    });
   });
   if (!ar.section("XRC domains")) return;
   xrcds.state(ar, [&](std::uint32_t, Xrcd* xrcd) {
-    Context* const in =
-        lane_of(ar, xrcd != nullptr ? &xrcd->lane_member.group().lane() : nullptr, lane);
-    std::unique_ptr<Xrcd> made;
-    if (in == nullptr) return made;
-    if (xrcd == nullptr) {
-      made = std::make_unique<Xrcd>(*in);
-      xrcd = made.get();
-    }
-    ar.list(xrcd->targets);
-    ar.group(xrcd->lane_member, *in);
-    return made;
+    const auto make = [](Context& lane) { return std::make_unique<Xrcd>(lane); };
+    return object_state(ar, xrcd, lanes, make, [&](Xrcd& object, Context& lane) {
+      ar.list(object.targets);
+      ar.group(object.lane_member, lane);
+    });
   });
 }
 
-void Registry::queues_state(Archive& ar, const Lanes& lane) {
+void Registry::queues_state(Archive& ar, const Lanes& lanes) {
   if (!ar.section("event queues")) return;
   eqs.state(ar, [&](std::uint32_t, Eq* eq) {
-    tern_cmd_create_eq cmd{};
-    if (eq != nullptr) cmd = eq->command();
-    ar(cmd);
+    const auto cmd = command_of<tern_cmd_create_eq>(ar, eq);
     std::unique_ptr<Eq> made;
     if (eq == nullptr) {
-      made = std::make_unique<Eq>(*lane(0), cmd);
+      made = std::make_unique<Eq>(*lanes(0), cmd);
       eq = made.get();
       Eq** const only = cmd.kind == TERN_EQ_ASYNC   ? &async_events.eq
                         : cmd.kind == TERN_EQ_FAULT ? &page_faults.eq
@@ -141,38 +157,30 @@ void Registry::queues_state(Archive& ar, const Lanes& lane) {
     eq->state(ar);
     return made;
   });
+  const auto own = [&](auto& object, Context&) { object.state(ar); };
   if (!ar.section("completion queues")) return;
   cqs.state(ar, [&](std::uint32_t number, Cq* cq) {
-    tern_cmd_create_cq cmd{};
-    if (cq != nullptr) cmd = cq->command();
-    ar(cmd);
-    Context* const in = lane_of(ar, cq != nullptr ? &cq->context() : nullptr, lane);
-    std::unique_ptr<Cq> made;
-    if (in == nullptr) return made;
-    if (cq == nullptr) {
+    const auto cmd = command_of<tern_cmd_create_cq>(ar, cq);
+    const auto make = [&](Context& lane) {
+      std::unique_ptr<Cq> made;
       const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
       Eq* const eq = eqn == TERN_NO_EQ ? nullptr : eqs.find(eqn);
       if (!ar.require(eqn == TERN_NO_EQ || (eq != nullptr && eq->kind() == TERN_EQ_COMPLETION &&
                                             eq->users() < eq->size()),
                       "a completion queue has no event queue"))
         return made;
-      made = std::make_unique<Cq>(*in, cmd, eq);
+      made = std::make_unique<Cq>(lane, cmd, eq);
       made->set_number(number);
-      cq = made.get();
-    }
-    cq->state(ar);
-    return made;
+      return made;
+    };
+    return object_state(ar, cq, lanes, make, own);
   });
   memory.state(ar);
   if (!ar.section("shared receive queues")) return;
   srqs.state(ar, [&](std::uint32_t number, Srq* srq) {
-    tern_cmd_create_srq cmd{};
-    if (srq != nullptr) cmd = srq->command();
-    ar(cmd);
-    Context* const in = lane_of(ar, srq != nullptr ? &srq->context() : nullptr, lane);
-    std::unique_ptr<Srq> made;
-    if (in == nullptr) return made;
-    if (srq == nullptr) {
+    const auto cmd = command_of<tern_cmd_create_srq>(ar, srq);
+    const auto make = [&](Context& lane) {
+      std::unique_ptr<Srq> made;
       Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
       Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
       Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
@@ -181,49 +189,40 @@ void Registry::queues_state(Archive& ar, const Lanes& lane) {
                           xrc == (xrcd != nullptr) && (cmd.flags != 0) == (cq != nullptr),
                       "a shared receive queue has no parents"))
         return made;
-      ar.require(&pd->lane_member.group().lane() == in && (cq == nullptr || &cq->context() == in),
+      ar.require(&lane_of(*pd) == &lane && (cq == nullptr || &cq->context() == &lane),
                  "a shared receive queue is in a wrong lane");
-      made = std::make_unique<Srq>(*in, cmd, pd->privileged, cq);
+      made = std::make_unique<Srq>(lane, cmd, pd->privileged, cq);
       made->set_number(number);
       ++pd->users;
       if (xrc) ++xrcd->users;
-      srq = made.get();
-    }
-    srq->state(ar);
-    return made;
+      return made;
+    };
+    return object_state(ar, srq, lanes, make, own);
   });
 }
 
-void Registry::counters_state(Archive& ar, const Lanes& lane) {
+void Registry::counters_state(Archive& ar, const Lanes& lanes) {
   if (!ar.section("counters")) return;
   counter_sets.state(ar, [&](std::uint32_t number, CounterSet* set) {
-    Context* const in =
-        lane_of(ar, set != nullptr ? &set->lane_member.group().lane() : nullptr, lane);
-    std::unique_ptr<CounterSet> made;
-    if (in == nullptr) return made;
-    if (set == nullptr) {
-      made = std::make_unique<CounterSet>(*in);
+    const auto make = [&](Context& lane) {
+      auto made = std::make_unique<CounterSet>(lane);
       made->number = number;
-      set = made.get();
-    }
-    ar(set->values.rdma, set->values.eth);
-    ar.group(set->lane_member, *in);
-    return made;
+      return made;
+    };
+    return object_state(ar, set, lanes, make, [&](CounterSet& object, Context& lane) {
+      ar(object.values.rdma, object.values.eth);
+      ar.group(object.lane_member, lane);
+    });
   });
   comp_counters.state(ar, [&](std::uint32_t number, CompCounter* counter) {
-    tern_cmd_create_comp_cntr cmd{};
-    if (counter != nullptr) cmd = counter->command();
-    ar(cmd);
-    Context* const in = lane_of(ar, counter != nullptr ? &counter->context() : nullptr, lane);
-    std::unique_ptr<CompCounter> made;
-    if (in == nullptr) return made;
-    if (counter == nullptr) {
-      made = std::make_unique<CompCounter>(*in, cmd);
+    const auto cmd = command_of<tern_cmd_create_comp_cntr>(ar, counter);
+    const auto make = [&](Context& lane) {
+      auto made = std::make_unique<CompCounter>(lane, cmd);
       made->number = number;
-      counter = made.get();
-    }
-    counter->state(ar);
-    return made;
+      return made;
+    };
+    return object_state(ar, counter, lanes, make,
+                        [&](CompCounter& object, Context&) { object.state(ar); });
   });
 }
 
@@ -246,32 +245,27 @@ std::unique_ptr<Qp> Registry::make_qp(const tern_cmd_create_qp& cmd, Context& la
   return qp;
 }
 
-void Registry::qps_state(Archive& ar, const Lanes& lane) {
+void Registry::qps_state(Archive& ar, const Lanes& lanes) {
   if (!ar.section("queue pairs")) return;
   qps.state(ar, [&](std::uint32_t number, Qp* qp) {
-    tern_cmd_create_qp cmd{};
-    if (qp != nullptr) cmd = qp->made_from();
-    ar(cmd);
-    Context* const in = lane_of(ar, qp != nullptr ? &qp->context() : nullptr, lane);
-    std::unique_ptr<Qp> made;
-    if (in == nullptr) return made;
-    if (qp == nullptr) {
-      made = make_qp(cmd, *in);
+    const auto cmd = command_of<tern_cmd_create_qp>(ar, qp);
+    const auto make = [&](Context& lane) {
+      auto made = make_qp(cmd, lane);
       if (!ar.require(made != nullptr && (number == kGsiQpn) == (cmd.type == TERN_QPT_GSI),
                       "a queue pair is wrong"))
         return std::unique_ptr<Qp>();
       made->set_number(Qpn(number));
-      qp_lanes.set(number, in->lane);
-      qp = made.get();
-      ++member_of(*qp).group().qps;
-    }
-    qp->archive(ar, counter_sets, comp_counters);
-    if (qp->xrc_target()) {
-      const Xrcd* const xrcd = xrcds.find(qp->xrcd());
-      const bool listed = ar.member(qp->domain_entry(), {&xrcd->targets});
+      qp_lanes.set(number, lane.lane);
+      ++member_of(*made).group().qps;
+      return made;
+    };
+    return object_state(ar, qp, lanes, make, [&](Qp& object, Context&) {
+      object.archive(ar, counter_sets, comp_counters);
+      if (!object.xrc_target()) return;
+      const Xrcd* const xrcd = xrcds.find(object.xrcd());
+      const bool listed = ar.member(object.domain_entry(), {&xrcd->targets});
       ar.require(listed, "an XRC domain lacks a target");
-    }
-    return made;
+    });
   });
   const auto left = ar.count(withheld_qpns_.size(), config.max_qp, sizeof(std::uint32_t));
   withheld_qpns_.resize(left);
@@ -284,13 +278,13 @@ void Registry::qps_state(Archive& ar, const Lanes& lane) {
   }
 }
 
-void Registry::state(Archive& ar, const Lanes& lane) {
-  groups_state(ar, lane);
-  queues_state(ar, lane);
-  counters_state(ar, lane);
+void Registry::state(Archive& ar, const Lanes& lanes) {
+  groups_state(ar, lanes);
+  queues_state(ar, lanes);
+  counters_state(ar, lanes);
   async_events.state(ar);
   page_faults.state(ar);
-  qps_state(ar, lane);
+  qps_state(ar, lanes);
 }
 
 // ---- the device ----

@@ -70,7 +70,7 @@ void make_receiver(Qp& qp, Half& receiver) {
 
 }  // namespace
 
-tern_cmd_create_qp Qp::made_from() const {
+tern_cmd_create_qp Qp::command() const {
   tern_cmd_create_qp cmd = swap_order(cmd_);
   // The constructor sets the size of the device's own send queue.
   if (fetches_) cmd.log_sq_size = cmd.log_sq_stride = 0;

@@ -55,9 +55,9 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
   void query(tern_rsp_query_qp* rsp) const;
 
-  // Saved state, besides the number. made_from() is what the constructor needs; reading replaces
+  // Saved state, besides the number. command() is what the constructor needs; reading replaces
   // init().
-  [[nodiscard]] tern_cmd_create_qp made_from() const;
+  [[nodiscard]] tern_cmd_create_qp command() const;
   void archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters);
 
   // RESUME_QP: ends the page fault of half `side` (TERN_FAULT_*) with `result` (TERN_RESUME_*).
