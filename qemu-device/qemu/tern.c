@@ -596,6 +596,16 @@ static void tern_exit(PCIDevice *dev)
 
 /* ---- migration ---- */
 
+static int tern_post_save(void *opaque)
+{
+    TernState *s = opaque;
+
+    free(s->state);
+    s->state = NULL;
+    s->state_len = 0;
+    return 0;
+}
+
 /*
  * The machine is stopped, and the runner has delivered what it could. The state
  * of the engine is one buffer: the engine checks its version.
@@ -611,16 +621,10 @@ static int tern_pre_save(void *opaque)
     }
     s->state = tern_runner_save(s->runner, &len);
     s->state_len = len;
-    return s->state && s->state_len == len ? 0 : -ENOMEM;
-}
-
-static int tern_post_save(void *opaque)
-{
-    TernState *s = opaque;
-
-    free(s->state);
-    s->state = NULL;
-    s->state_len = 0;
+    if (!s->state || s->state_len != len) {
+        tern_post_save(s);
+        return -ENOMEM;
+    }
     return 0;
 }
 
