@@ -3,6 +3,8 @@
 # Sourced by tests of the bundle, after lab/lib.sh: a clean host, which is Debian 11 without
 # network, with $home as home directory and $bundle, read-only, as /opt/a bundle, x.
 
+# shellcheck source=tests/infra/check.sh
+. "$TERN_TOP/tests/infra/check.sh"
 old=$("$LAB/build/sysroot" bullseye)
 bundle='' home=''
 
@@ -35,12 +37,6 @@ new_home() {
 	rm -rf "$home"
 	mkdir -p "$home/tmp"
 	chmod -R 777 "$home"
-}
-
-check() { # NAME CMD...
-	local name=$1
-	shift
-	if "$@"; then echo "ok $name"; else echo "not ok $name - $*"; fi
 }
 
 # says STATUS PATTERN COMMAND...: whether COMMAND ends there with the status and says the pattern.
