@@ -118,6 +118,7 @@ timed() {
 
 # bytes: what the device has sent; Soft-RoCE counts packets only.
 bytes() {
+	sleep 0.05 # the kernel keeps what it has read for a moment
 	if [ "$via" = tern ]; then
 		cat /sys/class/infiniband/tern0/ports/1/hw_counters/tx_rdma_bytes
 	else

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "paging.h"
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 namespace guest {
 
@@ -25,6 +27,8 @@ void put(const std::string& path, const std::string& text) {
 }
 
 std::uint64_t counter(const Device& dev, const std::string& name) {
+  // The kernel answers from memory for 10 ms after a read.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return std::stoull(get(std::string("/sys/class/infiniband/") +
                          ibv_get_device_name(dev.context()->device) + "/ports/1/hw_counters/" +
                          name));
