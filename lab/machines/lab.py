@@ -66,8 +66,9 @@ class Lab:
         self.image = os.environ["TERN_IMAGE"] if opt.kernel else places.image(self.out)
         self.daemons = []
         self.hosts = []
+        self.snapshot = None
         self.hubs = {}
-        self.moves = []
+        self.jobs = []
         self.qemu = places.qemu(opt.front, opt.mutate)
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
@@ -281,11 +282,13 @@ class Lab:
         for line in self.lines(sock, m, "lab"):
             try:
                 word, who, command = line.split(" ", 2)
-                if word not in ("qmp", "power", "migrate",
-                                "fetch") or not re.fullmatch(r"vm\d+", who):
-                    raise ValueError("expected: qmp VM JSON, power VM on|off, or migrate VM live")
-                if word == "migrate":
-                    self.moves.append(moving.Move(self, who, lambda a: self.reply(m.index, a)))
+                if word not in ("qmp", "power", "fetch",
+                                *moving.JOBS) or not re.fullmatch(r"vm\d+", who):
+                    raise ValueError("expected: qmp VM JSON, power VM on|off, or "
+                                     "migrate|save|load VM WORD")
+                if word in moving.JOBS:
+                    job = moving.JOBS[word]
+                    self.jobs.append(job(self, who, command, lambda a: self.reply(m.index, a)))
                     continue
                 if word == "qmp":
                     answer = self.qmp(who, json.loads(command))
@@ -383,7 +386,7 @@ class Lab:
         write_all(fd, data)
 
     def gone(self, m):
-        if any(m is move.new for move in self.moves):
+        if any(m is job.new for job in self.jobs):
             return  # the machine itself is still in the old QEMU
         raise Trouble(f"{m.name} stopped (QEMU's exit status {m.process.wait()})", m)
 
@@ -407,8 +410,8 @@ class Lab:
                 for m in self.machines:
                     if m.ready and self.stalled(m):
                         self.stall_trouble(m)
-            self.moves = [move for move in self.moves if not move.step()]
-            for key, _ in self.selector.select(0.02 if self.moves else 1):
+            self.jobs = [job for job in self.jobs if not job.step()]
+            for key, _ in self.selector.select(0.02 if self.jobs else 1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
                     handler(*args)

@@ -21,6 +21,7 @@ class Machine:
         self.shared_wire = False
         self.stall_shown = None
         self.monitor = None
+        self.properties = []  # of the adapters, beside those of the options
         self.ends = []
         self.fds = []
         self.args = []
@@ -144,10 +145,11 @@ def adapter_properties(m, n, opt, run):
         props.append(f"pcap={quoted(run)}/{wire_of(n)}.pcap")
     if opt.events:
         props.append(f"events={quoted(run)}/{m.name}{f'-{n}' if n else ''}.events")
-    return props + [
+    props += [
         prop for vm, adapter, prop in map(split_prop, opt.device_prop)
         if vm in (None, m.index) and adapter in (None, n)
     ]
+    return [*props, *m.properties]
 
 
 def soft_roce_device(m, opt):

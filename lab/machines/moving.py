@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Machines that move to another QEMU while they run (run-vm --movable). The lab passes the frames
 of all their networks, so that another QEMU can take a machine's place on the wire."""
+import concurrent.futures
+import contextlib
 import os
 import selectors
 
@@ -96,82 +98,215 @@ def connect(lab, m):
         m.ends.append(hub.attach(mine))
 
 
-class Move:
-    """A migration in progress. step() is called from time to time."""
+class Job:
+    """A change of a machine's QEMU that takes time. step() is called from time to time, and returns
+    whether the job is over."""
     def __init__(self, lab, who, answer):
-        """answer(dict) is called at its end."""
+        """answer(dict) is called at the end."""
         self.lab, self.answer = lab, answer
         self.at = next((i for i, m in enumerate(lab.machines) if m.name == who), None)
         if self.at is None or not lab.opt.movable:
             raise ValueError("run-vm --movable has machines that move; there is no such machine")
-        if any(move.at == self.at for move in lab.moves):
+        if any(job.at == self.at for job in lab.jobs):
             raise ValueError(f"{who} moves already")
-        self.old = lab.machines[self.at]
-        self.new = new = Machine(self.at + 1)
-        new.replaced, new.ready = True, True
-        new.monitor = f"{lab.tmp}/{who}.next.qmp"
-        incoming = f"unix:{lab.tmp}/{who}.move"
-        connect(lab, new)
-        for end in new.ends:
-            end.receives = False  # as long as the old one does
-        lab.start_machine(new, lab.kvm, ["-incoming", incoming])
-        self.incoming = incoming
-        self.begun = False
-
-    def step(self):
-        """Returns whether the migration is over."""
-        if self.new.process.poll() is not None:
-            return self.fail("the new QEMU ended: see the console log")
-        if not self.begun:
-            if not os.path.exists(self.incoming.removeprefix("unix:")):
-                return False
-            self.begun = True
-            self.ask(self.old, "migrate-set-parameters",
-                     **{"max-bandwidth": 1 << 33, "downtime-limit": 200})
-            error = self.ask(self.old, "migrate", uri=self.incoming).get("error")
-            return bool(error) and self.fail(error["desc"])
-        info = self.ask(self.old, "query-migrate").get("return", {})
-        if info.get("status") in ("failed", "cancelled"):
-            return self.fail(info.get("error-desc", info["status"]))
-        if info.get("status") != "completed":
-            return False
-        self.swap()
-        ram = info["ram"]
-        self.answer({
-            "return": {
-                "downtime": info["downtime"], "total": info["total-time"],
-                "bytes": ram["transferred"]
-            }
-        })
-        return True
+        self.old, self.new = lab.machines[self.at], None
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)
+        self.asked = None
+        self.said = os.path.getsize(f"{lab.run}/{who}.log")
 
     @staticmethod
     def ask(m, command, **arguments):
         return monitor.qmp(m.monitor, {"execute": command, "arguments": arguments})
 
+    def status(self):
+        """Returns what the old QEMU says of the migration; None as long as it does not answer. The
+        wire goes on meanwhile, as a switch does."""
+        if not self.asked:
+            self.asked = self.thread.submit(self.ask, self.old, "query-migrate")
+        if not self.asked.done():
+            return None
+        answer, self.asked = self.asked.result().get("return", {}), None
+        return answer
+
+    def must(self, m, command, **arguments):
+        """Returns what the command returns; ValueError if it fails."""
+        answer = self.ask(m, command, **arguments)
+        if "error" in answer:
+            raise ValueError(answer["error"]["desc"])
+        return answer["return"]
+
+    def capabilities(self, m, returns, postcopy=False):
+        """returns: the old QEMU waits for the new one's success, and otherwise goes on."""
+        self.must(m, "migrate-set-capabilities",
+                  capabilities=[{"capability": "return-path", "state": returns},
+                                {"capability": "postcopy-ram", "state": postcopy}])
+
+    def complaint(self):
+        """Returns what the QEMUs have said since the job began."""
+        with open(f"{self.lab.run}/{self.old.name}.log", errors="replace") as f:
+            f.seek(self.said)
+            lines = [line for line in f.read().splitlines() if line.startswith("qemu-system")]
+        return lines[0].partition(": ")[2] if lines else "the new QEMU ended"
+
+    def successor(self, incoming, properties=()):
+        """Starts the QEMU that takes the machine's place."""
+        lab = self.lab
+        self.new = new = Machine(self.at + 1)
+        new.replaced, new.ready = True, True
+        new.monitor = f"{lab.tmp}/{new.name}.next.qmp"
+        new.properties = properties
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new.monitor)  # of an earlier job
+        connect(lab, new)
+        for end in new.ends:
+            end.receives = False  # as long as the old one does
+        lab.start_machine(new, lab.kvm, ["-incoming", incoming])
+
+    def run_new(self):
+        """The new QEMU has the machine: it receives the frames."""
+        for end in self.old.ends:
+            end.hub.detach(end)
+        for end in self.new.ends:
+            end.receives = True
+
     def swap(self):
         """The new QEMU takes the place of the old one."""
         lab, old, new = self.lab, self.old, self.new
         lab.machines[self.at] = new
-        for end in new.ends:
-            end.receives = True
+        self.run_new()
         self.end(old)
         os.rename(new.monitor, f"{lab.tmp}/{new.name}.qmp")
         new.monitor = f"{lab.tmp}/{new.name}.qmp"
         if new.index == 1:
             lab.watch_command(new)
 
+    def succeed(self, result):
+        self.answer({"return": result})
+        return True
+
     def fail(self, why):
         """The machine stays where it is."""
-        self.end(self.new)
+        if self.new:
+            self.end(self.new)
         self.answer({"error": {"class": "Lab", "desc": why}})
         return True
 
     def end(self, m):
-        lab = self.lab
         for end in m.ends:
             end.hub.detach(end)
-        lab.forget(m)
+        self.lab.forget(m)
         m.killed = True
         m.process.kill()
         m.process.wait()
+
+
+class Move(Job):
+    """A migration. how: live, postcopy, a property K=V that the new adapter has, or for tests
+    cancel or kill: the migration is cancelled, or the new QEMU killed, in the middle."""
+    def __init__(self, lab, who, how, answer):
+        super().__init__(lab, who, answer)
+        if how not in ("live", "postcopy", "cancel", "kill") and "=" not in how:
+            raise ValueError("a migration is live, postcopy, cancel, kill or K=V")
+        self.how, self.begun, self.ended = how, False, False
+        path = f"{lab.tmp}/{who}.move"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self.incoming = f"unix:{path}"
+        self.successor(self.incoming, [how] if "=" in how else [])
+
+    def begin(self):
+        postcopy = self.how == "postcopy"
+        for m in (self.new, self.old):
+            self.capabilities(m, True, postcopy)
+        slow = self.how in ("cancel", "kill")
+        self.must(self.old, "migrate-set-parameters",
+                  **{"max-bandwidth": 1 << (22 if slow else 33), "downtime-limit": 200})
+        self.must(self.old, "migrate", uri=self.incoming)
+        if postcopy:
+            self.must(self.old, "migrate-start-postcopy")
+
+    def step(self):
+        if self.new.process.poll() is not None and not self.ended:
+            return self.fail(self.complaint())
+        if not self.begun:
+            if not os.path.exists(self.incoming.removeprefix("unix:")):
+                return False
+            self.begun = True
+            try:
+                self.begin()
+            except ValueError as e:
+                return self.fail(str(e))
+        info = self.status()
+        if info is None:
+            return False
+        status, ram = info.get("status"), info.get("ram", {"transferred": 0})
+        if status in ("cancelled", "failed", "postcopy-paused"):
+            return self.fail("cancelled" if status == "cancelled" else self.complaint())
+        if status == "postcopy-active":
+            self.run_new()
+        if status == "active" and ram["transferred"] > 1 << 20 and not self.ended:
+            if self.how == "cancel":
+                self.ask(self.old, "migrate_cancel")
+            elif self.how == "kill":
+                self.new.process.kill()
+            self.ended = self.how in ("cancel", "kill")
+        if status != "completed":
+            return False
+        self.swap()
+        return self.succeed({
+            "downtime": info["downtime"], "total": info["total-time"], "bytes": ram["transferred"]
+        })
+
+
+def saved(lab, m, name):
+    if not name.isidentifier():
+        raise ValueError(f"{name} is no name")
+    return f"{lab.run}/{name}.{m.name}"
+
+
+class Save(Job):
+    """Saves a machine, which pauses meanwhile."""
+    def __init__(self, lab, who, name, answer):
+        super().__init__(lab, who, answer)
+        self.path = saved(lab, self.old, name)
+        self.capabilities(self.old, False)
+        self.must(self.old, "stop")
+        error = self.ask(self.old, "migrate", uri=f"file:{self.path}.new").get("error")
+        if error:
+            self.must(self.old, "cont")
+            raise ValueError(error["desc"])
+
+    def step(self):
+        info = self.status()
+        if not info or info.get("status") not in ("failed", "completed"):
+            return False
+        self.must(self.old, "cont")
+        if info["status"] == "failed":
+            return self.fail(info.get("error-desc", "failed"))
+        os.rename(f"{self.path}.new", self.path)
+        return self.succeed({"total": info["total-time"], "bytes": info["ram"]["transferred"]})
+
+
+class Load(Job):
+    """Gives a machine the state that was saved."""
+    def __init__(self, lab, who, name, answer):
+        super().__init__(lab, who, answer)
+        path = saved(lab, self.old, name)
+        if not os.path.exists(path):
+            raise ValueError(f"{who} has no state {name}")
+        self.successor(f"file:{path}")
+
+    def step(self):
+        if self.new.process.poll() is not None:
+            return self.fail(self.complaint())
+        try:
+            if self.must(self.new, "query-status")["status"] == "inmigrate":
+                return False
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False  # it has just started
+        self.swap()
+        self.must(self.new, "cont")  # it was saved when it had stopped
+        return self.succeed({})
+
+
+JOBS = {"migrate": Move, "save": Save, "load": Load}

@@ -1,27 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # move.sh: moves machines to another QEMU while their connections carry data. vm2 and vm3 talk; vm1,
-# whose programs and shares are on 9p, which cannot move, looks on.
+# whose programs and shares are on 9p, which cannot move, talks to vm2. MOVES: how often each moves.
 #
 # Test: move
 # Tier: full, 900 s
 # Lane: trixie
 # Boot: beside --vms 3 --mem 512M --movable
-# Proves: Machines move with connections open (Documentation/migration.rst): RC messages with
-#   verified data, perftest's operations, UD and TCP go on while both ends move, no retry counter
-#   runs out, and connections are made before, during and after.
+# Proves: Machines move with connections open (Documentation/migration.rst), by precopy and postcopy:
+#   every operation over RC, XRC, UC and UD with verified bytes (stress), random programs with
+#   windows, atomics and device memory, paging, rdma_cm, perftest and TCP go on while both ends
+#   move, and no retry counter runs out. Connections are made before and after. A migration that is
+#   cancelled, fails or has another property leaves the machine running; a machine is saved and
+#   loaded.
+#
+# Test: move-often
+# Tier: long, 1800 s
+# Lane: trixie
+# Boot: beside --vms 3 --mem 512M --movable --package nfs-common,nfs-kernel-server,rpcbind
+# Run: MOVES=25 move.sh
+# Proves: The same for 25 moves of each end, with NFS over RDMA and NVMe-oF, whose clients compare
+#   what they read.
 
 set -u
 group=move
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
-moves=${MOVES:-2}
-echo "1..$((16 + moves * 2))"
+moves=${MOVES:-1}
+echo "1..$((31 + moves * 2))"
 
 on() { # VM COMMAND: by tern's own network, which moves along
 	timeout "${limit:-200}" ssh -o ControlPath=none "10.77.0.${1#vm}" "$2"
 }
-begin() { # NAME SERVER CLIENT: vm3 serves, vm2 is the client; they run until end()
+begin() { # NAME SERVER CLIENT: vm3 serves, vm2 is the client; they run until ended()
 	on vm3 "$2" >"/run/$1.server" 2>&1 &
 	servers[$1]=$!
 	on vm3 "wait-listen ${port[$1]}" || return 1
@@ -29,44 +40,86 @@ begin() { # NAME SERVER CLIENT: vm3 serves, vm2 is the client; they run until en
 	clients[$1]=$!
 }
 ended() { # NAME: both ends succeed
-	if wait "${clients[$1]}" && wait "${servers[$1]}"; then return 0; fi
-	tail -n 5 "/run/$1.server" "/run/$1.client" >&2
+	if wait "${clients[$1]}" && { [ -z "${servers[$1]:-}" ] || wait "${servers[$1]}"; }; then return 0; fi
+	tail -n 5 "/run/$1.server" "/run/$1.client" >&2 2>/dev/null
 	return 1
 }
-move() { # VM
+begin_alone() { # NAME VM COMMAND
+	on "$2" "$3" >"/run/$1.client" 2>&1 &
+	clients[$1]=$!
+}
+move() { # VM [HOW]
 	local answer
-	answer=$(labctl migrate "$1") || return 1
-	echo "# $1: $answer" >>/run/moves
+	answer=$(labctl migrate "$@") || return 1
+	echo "# $*: $answer" >>/run/moves
+}
+refused() { # REASON COMMAND...: it fails for this reason
+	local reason=$1 answer
+	shift
+	! answer=$("$@" 2>&1) && [[ $answer == *$reason* ]] && return
+	echo "$answer"
+	return 1
+}
+copies() { # VM: what runs there is no longer on 9p
+	on "$1" 'cp /mnt/tern/build/guest/stress /mnt/tern/build/guest/judge/verbs-generate /run/
+		umount -l /mnt/tern /mnt/share'
 }
 
 declare -A servers clients port
-for vm in vm2 vm3; do check "$vm-lets-go" on "$vm" 'umount -l /mnt/tern /mnt/share'; done
+for vm in vm2 vm3; do check "$vm-lets-go" copies $vm; done
 
-# Long enough for all moves; killed afterwards.
-port=([rping]=7180 [again]=7181 [write]=18601 [read]=18602 [send]=18603 [atomic]=18604 [ud]=18605)
-secs=$((30 + 15 * moves))
+# Long enough for all moves.
+secs=$((45 + 15 * moves)) limit=$((100 + 30 * moves))
+port=([rping]=7180 [again]=7181 [write]=18601 [read]=18602 [send]=18603 [atomic]=18604 [ud]=18605
+	[xrc]=18606 [odp]=18607)
 perf="-d tern0 -x \$(gid-index) -D $secs -F"
 check begin-rping begin rping "rping -s -a 10.77.0.3 -p 7180 -V -S 20000" \
 	"rping -c -a 10.77.0.3 -p 7180 -V -S 20000 -C 2000000"
-for op in write read send; do
-	check "begin-$op" begin $op "ib_${op}_bw $perf -s 16384 -p ${port[$op]}" \
-		"ib_${op}_bw $perf -s 16384 -p ${port[$op]} 10.77.0.3"
+bandwidth() { # NAME PROGRAM OPTION...
+	local name=$1
+	shift
+	all+=("$name")
+	check "begin-$name" begin "$name" "$* $perf -p ${port[$name]}" "$* $perf -p ${port[$name]} 10.77.0.3"
+}
+all=()
+bandwidth write ib_write_bw -s 16384
+bandwidth read ib_read_bw -s 16384
+bandwidth send ib_send_bw -s 16384
+bandwidth atomic ib_atomic_bw
+bandwidth ud ib_send_bw -c UD -s 1024
+bandwidth xrc ib_send_bw -c XRC -s 4096
+bandwidth odp ib_write_bw -s 65536 --odp
+for vm in vm2 vm3; do
+	begin_alone generate-$vm $vm "/run/verbs-generate --seeds 1-1000000 --seconds $secs"
+	all+=(generate-$vm)
 done
-check begin-atomic begin atomic "ib_atomic_bw $perf -p ${port[atomic]}" \
-	"ib_atomic_bw $perf -p ${port[atomic]} 10.77.0.3"
-check begin-ud begin ud "ib_send_bw $perf -c UD -s 1024 -p ${port[ud]}" \
-	"ib_send_bw $perf -c UD -s 1024 -p ${port[ud]} 10.77.0.3"
+ssh vm2 '/run/stress -s -g $(gid-index v4)' &
+ssh vm2 'wait-listen 18518'
+stress -g "$(gid-index v4)" -w -r $((150 * moves + 150)) -c vm2 >/run/stress.client 2>&1 &
+clients[stress]=$!
+all+=(stress)
 
 for ((i = 1; i <= moves; i++)); do
 	for vm in vm2 vm3; do check "$vm-moves-$i" move $vm; done
 done
-check connects begin again "rping -s -a 10.77.0.3 -p 7181 -V -C 20" \
-	"rping -c -a 10.77.0.3 -p 7181 -V -C 20"
-check again ended again
-for op in write read send atomic ud; do check "$op" ended $op; done
+check vm2-moves-by-postcopy move vm2 postcopy
+check vm3-moves-by-postcopy move vm3 postcopy
+check cancelled refused cancelled labctl migrate vm2 cancel
+check killed refused 'failed to save' labctl migrate vm3 kill
+check other-property refused "'max-mw' is 0, and was 65536" labctl migrate vm2 max-mw=0
+connects() {
+	begin again "rping -s -a 10.77.0.3 -p 7181 -V -C 20" "rping -c -a 10.77.0.3 -p 7181 -V -C 20" && ended again
+}
+check connects connects
+for name in "${all[@]}"; do check "$name" ended "$name"; done
 # rping has not failed so far.
 check rping-goes-on kill -0 "${clients[rping]}"
 on vm2 'pkill rping'
 on vm3 'pkill rping'
+check save labctl save vm3 before
+on vm3 'touch /run/later'
+check load labctl load vm3 before
+check is-as-it-was on vm3 '[ ! -e /run/later ]'
+check connects-again connects
 cat /run/moves
 exit $failed
