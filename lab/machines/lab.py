@@ -35,6 +35,7 @@ from kvm import kvm_works
 from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, networks, qemu_command
 from options import LANES, arguments, plan
 from places import LAB, TOP
+from snapshot import Snapshot, saving
 
 with open(os.path.join(LAB, "guest/bin/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
@@ -113,11 +114,9 @@ class Lab:
 
     # starting
 
-    def initrd(self, m):
+    def files(self, m):
+        """Returns the files in a machine's /tern: {name: (mode, bytes)}."""
         opt = self.opt
-        path = f"{self.tmp}/{m.name}.initrd"
-        if os.path.exists(path):
-            return path  # another QEMU of the machine
         ssh = f"{self.tmp}/ssh"
         if not os.path.isdir(ssh) and places.keys():
             shutil.copytree(places.keys(), ssh, copy_function=shutil.copyfile)
@@ -141,10 +140,10 @@ class Lab:
                 os.environ.get("TERN_DEBUG",
                                0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
             "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane,
-            "FRONT": opt.front, "OUT": self.out,
-            "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime,
-                                             default="")), "DRIVERS": drivers,
-            "OVERLAY": int(bool(opt.overlay)), "ADAPTERS": int(not opt.no_tern) and opt.adapters,
+            "FRONT": opt.front, "OUT": self.out, "PROVIDER": os.path.basename(
+                max(provider, key=os.path.getmtime,
+                    default="")), "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)),
+            "ADAPTERS": int(not opt.no_tern) and opt.adapters, "SNAPSHOT": int(bool(opt.snapshot)),
         }
         files = {
             "tern/init": (0o755, open(f"{LAB}/guest/init", "rb").read()),
@@ -158,9 +157,16 @@ class Lab:
             if opt.stdin:
                 files["tern/stdin"] = (0o600, sys.stdin.buffer.read())
             files["tern/cmd"] = (0o755, f"#!/bin/bash\nexec {shlex.join(opt.cmd)}\n".encode())
-        with open(path, "wb") as f:
-            f.write(open(f"{self.image}/initrd", "rb").read())
-            f.write(bytes(-f.tell() % 4) + cpio(files))
+        return files
+
+    def initrd(self, m):
+        if self.opt.snapshot and not self.opt.saving:
+            return f"{self.image}/initrd"  # the machine is booted already
+        path = f"{self.tmp}/{m.name}.initrd"
+        if not os.path.exists(path):  # unless this is another QEMU of the machine
+            with open(path, "wb") as f:
+                f.write(open(f"{self.image}/initrd", "rb").read())
+                f.write(bytes(-f.tell() % 4) + cpio(self.files(m)))
         return path
 
     def start(self):
@@ -171,6 +177,11 @@ class Lab:
             self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
             self.daemons = frontend.start_daemons(self)
         self.kvm = kvm
+        if opt.snapshot:
+            self.snapshot = Snapshot(self)
+            if opt.saving and self.snapshot.fresh:
+                self.status, self.done = 0, {1, 2}
+                return
         if opt.movable:
             self.hubs = {net: moving.Hub(self.selector) for net in networks(opt)}
             for m in self.machines:
@@ -180,7 +191,9 @@ class Lab:
             for end in connect(opt, self.machines):
                 self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
-            self.start_machine(m, kvm)
+            self.start_machine(m, kvm, self.snapshot.arguments() if opt.snapshot else ())
+        if opt.snapshot and not opt.saving:
+            self.snapshot.load()
         self.watch_command(self.machines[0])
 
     def watch_command(self, first):
@@ -272,7 +285,11 @@ class Lab:
             if word == "ready":
                 m.ready = True
                 if not m.replaced and all(x.ready for x in self.machines):
-                    self.go()
+                    if self.opt.saving:
+                        self.snapshot.save()
+                        self.status, self.done = 0, {1, 2}
+                    else:
+                        self.go()
             elif word == "fail":
                 raise Trouble(f"{m.name}: {rest}", m)
             elif word == "exit":
@@ -469,7 +486,7 @@ class Lab:
 
     def kernel_complaints(self):
         found = []
-        for m in self.machines:
+        for m in (m for m in self.machines if m.process):
             path = os.path.join(self.run, f"{m.name}.log")
             foreign = 0  # open warnings: those of two processors mix
             for line in open(path, errors="replace").read().splitlines():
@@ -553,7 +570,7 @@ def run(opt, again):
     and may be restarted."""
     lab = Lab(opt, again)
     why = ""
-    seconds = 2
+    seconds, status = 2, 125
     try:
         try:
             lab.start()
@@ -577,6 +594,8 @@ def run(opt, again):
         status = 130
     finally:
         bad = lab.stop(seconds)
+        if lab.snapshot:
+            lab.snapshot.end(status == 0)
     if status is None:  # the first processes of a machine that stalled may end in any way
         print(f"# retried: {why}: restarting the machines", file=sys.stderr)
         return lab, None
@@ -622,6 +641,10 @@ def boot(opt):
 
 def run_again(opt):
     """Runs a lab, again if a machine stalls while it boots; returns the exit status."""
+    if opt.snapshot and not opt.saving:
+        status = run_again(saving(opt))
+        if status:
+            return status
     for again in (2, 1, 0):
         lab, status = run(opt, again)
         if status is not None:

@@ -207,7 +207,7 @@ def qemu_command(m, lab, initrd, kvm):
     return [
         *lab.qemu, "-name", m.name, "-M",
         "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel,
-        "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}", *memory(opt), "-nodefaults",
+        "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}", *memory(m, lab), "-nodefaults",
         "-no-user-config", "-display", "none", "-no-reboot", "-kernel", f"{lab.image}/vmlinuz",
         "-initrd", initrd, "-append", append, "-chardev",
         f"file,id=console,path={quoted(lab.run)}/{m.name}.log,append=on", "-serial",
@@ -222,16 +222,25 @@ def qemu_command(m, lab, initrd, kvm):
     ]
 
 
-def memory(opt):
-    """Returns the arguments for nodes with equal parts of the processors and the memory. ternd
-    accesses shared memory."""
-    shared = opt.front == "vfio-user"
-    kind, more = ("memfd", ",share=on") if shared else ("ram", "")
+def backend(m, lab, name, size):
+    """Returns the backend of a part of the memory. ternd accesses shared memory; a snapshot's is a
+    file, which is shared as long as the machine boots."""
+    more = ""
+    if lab.snapshot:
+        path = f"{quoted(lab.snapshot.path)}/{m.name}.{name}"
+        kind, more = "file", f",mem-path={path},share={'on' if lab.opt.saving else 'off'}"
+    elif lab.opt.front == "vfio-user":
+        kind, more = "memfd", ",share=on"
+    else:
+        kind = "ram"
+    return ["-object", f"memory-backend-{kind},id={name},size={size}{more}"]
+
+
+def memory(m, lab):
+    """Returns the arguments for nodes with equal parts of the processors and the memory."""
+    opt = lab.opt
     if opt.nodes == 1:
-        return [
-            "-object", f"memory-backend-memfd,id=ram,size={opt.mem},share=on", "-machine",
-            "memory-backend=ram"
-        ] if shared else []
+        return [*backend(m, lab, "ram", opt.mem), "-machine", "memory-backend=ram"]
     processors = opt.smp // opt.nodes
     unit = opt.mem.lstrip("0123456789")
     kib = int(opt.mem.removesuffix(unit)) * {
@@ -240,7 +249,7 @@ def memory(opt):
     args = []
     for n in range(opt.nodes):
         args += [
-            "-object", f"memory-backend-{kind},id=node{n},size={kib}K{more}", "-numa",
+            *backend(m, lab, f"node{n}", f"{kib}K"), "-numa",
             f"node,memdev=node{n},cpus={n * processors}-{(n + 1) * processors - 1}"
         ]
     return args

@@ -137,9 +137,10 @@ class Job:
 
     def capabilities(self, m, returns, postcopy=False):
         """returns: the old QEMU waits for the new one's success, and otherwise goes on."""
-        self.must(m, "migrate-set-capabilities",
-                  capabilities=[{"capability": "return-path", "state": returns},
-                                {"capability": "postcopy-ram", "state": postcopy}])
+        self.must(
+            m, "migrate-set-capabilities",
+            capabilities=[{"capability": "return-path", "state": returns},
+                          {"capability": "postcopy-ram", "state": postcopy}])
 
     def complaint(self):
         """Returns what the QEMUs have said since the job began."""

@@ -93,6 +93,10 @@ def arguments(argv=None):
                    help="connect two machines by a -netdev, as more are, instead of shared memory")
     p.add_argument("--movable", action="store_true",
                    help="machines that `labctl migrate` can move; the lab passes their frames")
+    p.add_argument(
+        "--from", metavar="NAME", dest="snapshot",
+        help="start the machines from the snapshot NAME of machines with these options, booted "
+        "already; makes the snapshot if there is none, or it is out of date")
     p.add_argument("--loop", action="store_true",
                    help="connect the two adapters of a single machine to each other")
     p.add_argument("--virtio-wire", action="store_true",
@@ -127,7 +131,7 @@ def arguments(argv=None):
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
-    a.fetches = False
+    a.fetches = a.saving = False
     if places.BUNDLE:
         check_bundle(p, a)
     choose_front(p, a)
@@ -137,6 +141,9 @@ def arguments(argv=None):
         p.error(
             "--movable needs adapters of our QEMU, and does not go with --loop, --soft-roce, --pcap or --events"
         )
+    if a.snapshot and (a.front != "qemu" or a.overlay
+                       or not re.fullmatch(r"\w[\w.-]*", a.snapshot)):
+        p.error("--from takes a name, needs adapters of our QEMU, and does not go with --overlay")
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
@@ -184,7 +191,7 @@ def choose_front(p, a):
         p.error(f"TERN_FRONT is {a.front}, not {', '.join(FRONTS)}")
     if a.front != "auto":
         return
-    ours = a.no_tern or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
+    ours = a.no_tern or a.snapshot or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
     free = len(os.sched_getaffinity(0)) > a.vms * (a.smp + a.adapters)
     a.front = "vfio-user" if a.two_hosts or free and not ours else "qemu"
 

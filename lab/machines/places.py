@@ -53,6 +53,14 @@ def run_dir():
     return path
 
 
+def snapshots():
+    """Returns the directory for snapshots of machines."""
+    if BUNDLE:
+        return os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tern/snapshots")
+    return os.path.join(TOP, "build/snapshots")
+
+
 def temporary():
     """Returns a directory for sockets, whose names must be short. In the sysroot, TMPDIR is not
     set."""
