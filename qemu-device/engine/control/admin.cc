@@ -79,7 +79,7 @@ void Admin::reg_write(std::uint32_t offset, std::uint32_t value) {
   if (enabled()) {
     if (offset != TERN_REG_AQ_TAIL) return;
     set_tail(value);
-    poller_.rung(*this);
+    if (enabled()) poller_.rung(*this);
   } else if (device_.registry.status.idle()) {
     configure(offset, value);
   }
@@ -164,7 +164,7 @@ void Admin::set_tail(std::uint32_t tail) {
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
 }
 
-bool AdminAccess::may_poll(const Admin& admin) { return admin.record_ && admin.enabled(); }
+bool AdminAccess::may_poll(const Admin& admin) { return admin.record_.has_value(); }
 
 bool AdminAccess::moved(Context& context, const Admin& admin) {
   if (admin.head_ != admin.tail_) return false;

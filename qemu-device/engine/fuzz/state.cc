@@ -74,7 +74,8 @@ int run_state(std::span<const std::uint8_t> bytes) {
   }
   std::string error;
   if (!world.device->load(state, error)) {
-    if (!changed || error.empty()) violation("a state is refused without a reason");
+    if (error.empty()) violation("a state is refused without a reason");
+    if (!changed) violation(("a saved state is refused: " + error).c_str());
     world.tear_down(true);
     return 0;
   }
