@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 
 #include "control/device.h"
 #include "testing/admin_queue.h"
@@ -68,6 +69,12 @@ class AdminTest : public testing::Test {
     const bool was = (device.datapath.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
     device.datapath.effects->clear();
     return was;
+  }
+  // The device goes on from its own state, as another one would.
+  void save_and_load() {
+    device.datapath.effects->clear();
+    std::string error;
+    EXPECT_TRUE(device.load(device.save(), error)) << error;
   }
 
   // ---- the queue ----

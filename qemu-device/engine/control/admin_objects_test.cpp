@@ -506,6 +506,7 @@ TEST_F(AdminQpTest, LayoutsThatAreFine) {
     C c = good;
     change(c);
     EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), TERN_ST_OK) << "row " << row;
+    save_and_load();
     EXPECT_EQ(on(TERN_CMD_DESTROY_QP, out<tern_rsp_object>().id), TERN_ST_OK);
     ++row;
   }

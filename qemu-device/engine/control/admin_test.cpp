@@ -322,9 +322,7 @@ TEST_F(AdminRecordTest, ATailThatJumpsIsFatal) {
   host.put(record + offsetof(tern_aq_record, tail), tail + kEntries + 1);
   EXPECT_TRUE(device.poll());
   EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_OVERRUN + 0U);
-  std::string error;
-  device.datapath.effects->clear();
-  EXPECT_TRUE(device.load(device.save(), error)) << error;
+  save_and_load();
   EXPECT_EQ(reg(TERN_REG_FATAL), TERN_FATAL_AQ_OVERRUN + 0U);
 }
 

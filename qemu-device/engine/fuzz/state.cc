@@ -67,10 +67,10 @@ int run_state(std::span<const std::uint8_t> bytes) {
   if (state.empty()) violation("a device that cannot be saved");
   const bool changed = change(state, in);
   if (changed) {
-    // It may use any memory now, and send anything.
+    // It may use any memory now, send anything, and have another place in its queue.
     host.grant_all();
     host.open_dm();
-    world.trust_sent = false;
+    world.trust_commands = world.trust_sent = false;
   }
   std::string error;
   if (!world.device->load(state, error)) {

@@ -99,6 +99,9 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
   if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
+  // Without a queue, its size may be anything.
+  if (!has_sq()) cmd_.log_sq_size = cmd_.log_sq_stride = 0;
+  if (!has_rq()) cmd_.log_rq_size = cmd_.log_rq_stride = 0;
   if (tag_list() != nullptr && !has_sq()) {
     cmd_.log_sq_size = Rendezvous::kLogSlots;
     cmd_.log_sq_stride = Rendezvous::kLogStride;
