@@ -37,7 +37,7 @@ class Memory:
 
 class Connection:
     """A QP that is connected to that of the other program."""
-    def __init__(self, server=None, min_rnr_timer=12):
+    def __init__(self, server=None, min_rnr_timer=12, timeout=18):
         self.is_client = server is not None
         self.context = Context(name="tern0")
         self.pd, self.cq = PD(self.context), CQ(self.context, 64)
@@ -56,7 +56,8 @@ class Connection:
                                                                       sgid_index=gid))
         attr.dest_qp_num, attr.sq_psn, attr.rq_psn = peer["qp"], mine, theirs
         attr.path_mtu, attr.qp_access_flags = e.IBV_MTU_1024, REMOTE
-        attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 18, 7, 7, min_rnr_timer
+        attr.timeout, attr.retry_cnt = timeout, 7
+        attr.rnr_retry, attr.min_rnr_timer = 7, min_rnr_timer
         attr.max_rd_atomic = attr.max_dest_rd_atomic = 4
         self.qp.to_rts(attr)
         self.tell(ready=True)

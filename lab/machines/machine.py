@@ -16,6 +16,7 @@ class Machine:
         self.process = None
         self.ready = False
         self.replaced = False
+        self.moved = False
         self.killed = False
         self.soft_roce = False
         self.shared_wire = False
@@ -141,9 +142,9 @@ def add_ports(m, opt):
 def adapter_properties(m, n, opt, run):
     """Returns the properties of adapter n of a machine, for any front end."""
     props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
-    if opt.pcap and m.index == 1:
+    if opt.pcap and m.index == 1 and not m.moved:
         props.append(f"pcap={quoted(run)}/{wire_of(n)}.pcap")
-    if opt.events:
+    if opt.events and not m.moved:
         props.append(f"events={quoted(run)}/{m.name}{f'-{n}' if n else ''}.events")
     props += [
         prop for vm, adapter, prop in map(split_prop, opt.device_prop)

@@ -153,7 +153,7 @@ class Job:
         """Starts the QEMU that takes the machine's place."""
         lab = self.lab
         self.new = new = Machine(self.at + 1)
-        new.replaced, new.ready = True, True
+        new.replaced, new.ready, new.moved = True, True, True
         new.monitor = f"{lab.tmp}/{new.name}.next.qmp"
         new.properties = properties
         with contextlib.suppress(FileNotFoundError):

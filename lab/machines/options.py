@@ -137,9 +137,9 @@ def arguments(argv=None):
     choose_front(p, a)
     if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
         p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
-    if a.movable and (a.front != "qemu" or a.loop or a.soft_roce or a.pcap or a.events):
+    if a.movable and (a.front != "qemu" or a.loop or a.soft_roce):
         p.error(
-            "--movable needs adapters of our QEMU, and does not go with --loop, --soft-roce, --pcap or --events"
+            "--movable needs adapters of our QEMU, and does not go with --loop or --soft-roce"
         )
     if a.snapshot and (a.front != "qemu" or a.overlay
                        or not re.fullmatch(r"\w[\w.-]*", a.snapshot)):

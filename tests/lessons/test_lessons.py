@@ -347,3 +347,31 @@ class L8Congestion(Lesson):
         begin, end = data[0].time, data[-1].time
         late = [p for p in data if p.time >= (begin + end) // 2]
         self.assertLess(sum(p.length for p in late) * 8e3 / (end - late[0].time), 55)  # Mbit/s
+
+
+class L9Move(Lesson):
+    number = 9
+
+    def test_all_messages_arrive(self):
+        self.assertGreater(len(self.messages.status), 20)
+        self.assertEqual({DONE}, set(self.messages.status))
+        self.assertEqual(([0] * len(self.messages.status), []),
+                         (self.status(self.client), self.errors()))
+
+    def test_the_pause_ends_with_a_repetition(self):
+        acks = [p for p in self.named("ACKNOWLEDGE")]
+        _, before, after = max((b.time - a.time, a, b) for a, b in zip(acks, acks[1:]))
+        repeated = [
+            p for p in self.named("WRITE_ONLY")
+            if p.marks == RETRANSMITTED and before.time < p.time < after.time
+        ]
+        self.assertGreaterEqual(len(repeated), 1)
+        self.assertEqual({after.psn}, {p.psn for p in repeated})
+        self.assertGreaterEqual(after.time - before.time, 67 * MS)
+
+    def test_the_timer_of_the_client(self):
+        self.assertEqual(sum(self.messages.repeats), len(self.records(ev.RETRY, self.client)))
+
+    def test_the_server_has_no_part(self):
+        self.assertEqual([], self.status(self.server))
+        self.assertEqual([], self.records(ev.RETRY, self.server))
