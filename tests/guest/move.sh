@@ -27,7 +27,7 @@ group=move
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
 moves=${MOVES:-1}
-echo "1..$((31 + moves * 2))"
+echo "1..$((31 + moves * 2 + (moves > 1) * 4))"
 
 on() { # VM COMMAND: by tern's own network, which moves along
 	timeout "${limit:-200}" ssh -o ControlPath=none "10.77.0.${1#vm}" "$2"
@@ -98,6 +98,55 @@ ssh vm2 'wait-listen 18518'
 stress -g "$(gid-index v4)" -w -r $((150 * moves + 150)) -c vm2 >/run/stress.client 2>&1 &
 clients[stress]=$!
 all+=(stress)
+
+# vm2 has a disk for vm3, and mounts a directory of vm3.
+nvme() {
+	on vm2 'set -e
+	modprobe -a nvmet-rdma loop
+	mount -t configfs none /sys/kernel/config || mountpoint -q /sys/kernel/config
+	truncate -s 48M /run/disk
+	cd /sys/kernel/config/nvmet
+	mkdir -p subsystems/moving ports/1
+	echo 1 >subsystems/moving/attr_allow_any_host
+	mkdir subsystems/moving/namespaces/1
+	losetup -f --show /run/disk | tr -d "\n" >subsystems/moving/namespaces/1/device_path
+	echo 1 >subsystems/moving/namespaces/1/enable
+	cd ports/1
+	echo rdma >addr_trtype; echo ipv4 >addr_adrfam; echo 10.77.0.2 >addr_traddr; echo 4420 >addr_trsvcid
+	ln -s ../../subsystems/moving subsystems/' || return
+	begin_alone nvme vm3 "modprobe nvme-rdma && nvme connect -t rdma -a 10.77.0.2 -s 4420 -n moving -i 2 -Q 32 || exit
+	until [ -b /dev/nvme0n1 ]; do sleep 0.2; done
+	exec fio --name=nvme --filename=/dev/nvme0n1 --bs=4k --rw=randwrite --direct=1 --ioengine=libaio \
+		--iodepth=16 --verify=crc32c --verify_backlog=64 --verify_fatal=1 --time_based --runtime=$secs"
+}
+nfs() {
+	on vm3 'set -e
+	modprobe -a nfsd rpcrdma
+	mkdir -p /run/exported /run/rpcbind /run/sendsigs.omit.d /var/lib/nfs/sm /var/lib/nfs/v4recovery /var/lib/nfs/nfsdcltrack
+	mount -t tmpfs -o size=48M tmpfs /run/exported
+	mount -t nfsd nfsd /proc/fs/nfsd
+	touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+	rpcbind -w
+	exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check "*:/run/exported"
+	rpc.nfsd --grace-time 10 4
+	echo Y >/proc/fs/nfsd/v4_end_grace
+	rpc.mountd
+	echo "rdma 20049" >/proc/fs/nfsd/portlist' || return
+	begin_alone nfs vm2 "modprobe -a nfs nfsv4 rpcrdma && mkdir -p /run/nfs &&
+	mount -t nfs -o vers=4.2,proto=rdma,port=20049 10.77.0.3:/ /run/nfs || exit
+	head -c 8M /dev/urandom >/run/data
+	end=\$((SECONDS + $secs))
+	while ((SECONDS < end)); do
+		cp /run/data /run/nfs/file && sync -f /run/nfs/file || exit
+		echo 3 >/proc/sys/vm/drop_caches
+		cmp /run/data /run/nfs/file || exit
+	done"
+}
+if [ "$moves" -gt 1 ]; then
+	check nvme-begins nvme
+	check nfs-begins nfs
+	all+=(nvme nfs)
+fi
 
 for ((i = 1; i <= moves; i++)); do
 	for vm in vm2 vm3; do check "$vm-moves-$i" move $vm; done
