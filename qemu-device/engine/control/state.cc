@@ -93,7 +93,9 @@ void Admin::state(Archive& ar) {
   if (has_record) record_.emplace(std::uint64_t{record_hi_} << 32 | record_lo_);
   // Also a device that has stopped has doorbell pages.
   if (!(device_.registry.status.bits() & TERN_STATUS_ENABLED)) return;
-  if (!ar.require(configured(), "the device could not be enabled")) return;
+  if (!ar.require(configured(), "the device could not be enabled") ||
+      !ar.require(!enabled() || tail_ - head_ <= 1U << log_size_, "the admin queue overruns"))
+    return;
   for (unsigned i = 0; i < device_.lanes(); ++i) device_.lane(i).enable(uar_pages());
 }
 
