@@ -41,7 +41,8 @@ begin() { # NAME SERVER CLIENT: vm3 serves, vm2 is the client; they run until en
 }
 ended() { # NAME: both ends succeed
 	if wait "${clients[$1]}" && { [ -z "${servers[$1]:-}" ] || wait "${servers[$1]}"; }; then return 0; fi
-	tail -n 5 "/run/$1.server" "/run/$1.client" >&2 2>/dev/null
+	cp "/run/$1.client" "$TERN_SHARE/"
+	grep -h '^not ok' "/run/$1.client" >&2 || tail -n 5 "/run/$1.server" "/run/$1.client" >&2 2>/dev/null
 	return 1
 }
 begin_alone() { # NAME VM COMMAND
