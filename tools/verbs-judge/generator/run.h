@@ -70,6 +70,8 @@ class Runner {
   // What was under way when a violation was seen.
   [[nodiscard]] const Burst& pending() const { return burst_; }
   Sabotage sabotage = Sabotage::kNone;
+  // On a busy machine: a factor for the time after which a datagram is lost.
+  unsigned patience = 1;
   [[nodiscard]] std::uint64_t executed() const { return executed_; }
   void count(std::uint64_t executed) { executed_ += executed; }
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
