@@ -15,19 +15,6 @@ FILE = 1 << 30  # bytes of one fetched file
 AGENT = "tern-bundle"
 
 
-def cache():
-    """Returns the directory of the layers, which only this user can write."""
-    base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") or "") + "/.cache"
-    for path in (f"{base}/tern-bundle", f"{places.temporary()}/tern-bundle-{os.getuid()}"):
-        try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-        except OSError:
-            continue
-        if os.stat(path).st_uid == os.getuid() and os.access(path, os.W_OK):
-            return path
-    raise OSError("no directory for the layers of --package; set XDG_CACHE_HOME")
-
-
 def layer(names, make):
     """Returns the layer with these packages. make(share, command): runs a machine's command."""
     files = [name for name in names if name.endswith(".deb")]
@@ -35,10 +22,10 @@ def layer(names, make):
     for name in [f"{places.TOP}/commit", *files]:
         with open(name, "rb") as f:
             digest.update(f.read())
-    path = f"{cache()}/packages-{digest.hexdigest()[:16]}.erofs"
+    path = f"{places.cache()}/packages-{digest.hexdigest()[:16]}.erofs"
     if os.path.exists(path):
         return path
-    share = tempfile.mkdtemp(prefix="packages-", dir=cache())
+    share = tempfile.mkdtemp(prefix="packages-", dir=places.cache())
     try:
         for name in files:
             shutil.copy(name, share)

@@ -53,12 +53,22 @@ def run_dir():
     return path
 
 
+def cache():
+    """Returns the directory for a bundle's layers and snapshots, which only this user can write."""
+    base = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") or "") + "/.cache"
+    for path in (f"{base}/tern-bundle", f"{temporary()}/tern-bundle-{os.getuid()}"):
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        except OSError:
+            continue
+        if os.stat(path).st_uid == os.getuid() and os.access(path, os.W_OK):
+            return path
+    raise OSError("no directory for layers and snapshots; set XDG_CACHE_HOME")
+
+
 def snapshots():
     """Returns the directory for snapshots of machines."""
-    if BUNDLE:
-        return os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tern/snapshots")
-    return os.path.join(TOP, "build/snapshots")
+    return os.path.join(cache() if BUNDLE else os.path.join(TOP, "build"), "snapshots")
 
 
 def temporary():
