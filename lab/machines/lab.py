@@ -193,8 +193,17 @@ class Lab:
         for m in self.machines:
             self.start_machine(m, kvm, self.snapshot.arguments() if opt.snapshot else ())
         if opt.snapshot and not opt.saving:
-            self.snapshot.load()
+            self.load_snapshot()
         self.watch_command(self.machines[0])
+
+    def load_snapshot(self):
+        try:
+            self.snapshot.load()
+        except OSError as e:
+            for m in self.machines:
+                if m.process.poll() is not None:
+                    raise Trouble(f"{m.name} cannot load the snapshot", m) from e
+            raise
 
     def watch_command(self, first):
         if self.opt.tty:
@@ -402,6 +411,9 @@ class Lab:
         self.last = (self.last + data)[-failure.OUTPUT:]
         write_all(fd, data)
 
+    def lost(self, m, why):
+        raise Trouble(f"{m.name} is lost: {why}", m)
+
     def gone(self, m):
         if any(m is job.new for job in self.jobs):
             return  # the machine itself is still in the old QEMU
@@ -427,7 +439,7 @@ class Lab:
                 for m in self.machines:
                     if m.ready and self.stalled(m):
                         self.stall_trouble(m)
-            self.jobs = [job for job in self.jobs if not job.step()]
+            self.jobs = [job for job in self.jobs if not job.advance()]
             for key, _ in self.selector.select(0.02 if self.jobs else 1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
@@ -595,7 +607,7 @@ def run(opt, again):
     finally:
         bad = lab.stop(seconds)
         if lab.snapshot:
-            lab.snapshot.end(status == 0)
+            lab.snapshot.end(status == 0 and not lab.kernel_complaints())
     if status is None:  # the first processes of a machine that stalled may end in any way
         print(f"# retried: {why}: restarting the machines", file=sys.stderr)
         return lab, None

@@ -225,7 +225,7 @@ def qemu_command(m, lab, initrd, kvm):
 
 def backend(m, lab, name, size):
     """Returns the backend of a part of the memory. ternd accesses shared memory; a snapshot's is a
-    file, which is shared as long as the machine boots."""
+    file, which is shared while the machine boots."""
     more = ""
     if lab.snapshot:
         path = f"{quoted(lab.snapshot.path)}/{m.name}.{name}"

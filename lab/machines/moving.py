@@ -112,21 +112,32 @@ class Job:
         self.old, self.new = lab.machines[self.at], None
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.asked = None
+        self.divided = False  # between two QEMUs
         self.said = os.path.getsize(f"{lab.run}/{who}.log")
 
     @staticmethod
     def ask(m, command, **arguments):
         return monitor.qmp(m.monitor, {"execute": command, "arguments": arguments})
 
-    def status(self):
-        """Returns what the old QEMU says of the migration; None as long as it does not answer. The
-        wire goes on meanwhile, as a switch does."""
+    def advance(self):
+        """Calls step(). A QEMU that does not answer ends the job."""
+        try:
+            return self.step()
+        except (OSError, ValueError) as e:
+            return self.fail(str(e))
+
+    def status(self, m, command):
+        """Returns a QEMU's answer to a query; None as long as there is none. The wire goes on
+        meanwhile, as a switch does."""
         if not self.asked:
-            self.asked = self.thread.submit(self.ask, self.old, "query-migrate")
+            self.asked = self.thread.submit(self.ask, m, command)
         if not self.asked.done():
             return None
-        answer, self.asked = self.asked.result().get("return", {}), None
-        return answer
+        asked, self.asked = self.asked, None
+        try:
+            return asked.result().get("return")
+        except OSError:  # it has just started, or has ended
+            return None
 
     def must(self, m, command, **arguments):
         """Returns what the command returns; ValueError if it fails."""
@@ -135,8 +146,10 @@ class Job:
             raise ValueError(answer["error"]["desc"])
         return answer["return"]
 
-    def capabilities(self, m, returns, postcopy=False):
-        """returns: the old QEMU waits for the new one's success, and otherwise goes on."""
+    def prepare(self, m, returns, postcopy=False, rate=1 << 33):
+        """returns: the old QEMU waits for the new one's success, and otherwise goes on. rate: bytes
+        a second at most."""
+        self.must(m, "migrate-set-parameters", **{"max-bandwidth": rate, "downtime-limit": 200})
         self.must(
             m, "migrate-set-capabilities",
             capabilities=[{"capability": "return-path", "state": returns},
@@ -186,7 +199,9 @@ class Job:
         return True
 
     def fail(self, why):
-        """The machine stays where it is."""
+        """The machine stays where it is, unless its memory is divided."""
+        if self.divided:
+            self.lab.lost(self.old, why)
         if self.new:
             self.end(self.new)
         self.answer({"error": {"class": "Lab", "desc": why}})
@@ -218,10 +233,7 @@ class Move(Job):
     def begin(self):
         postcopy = self.how == "postcopy"
         for m in (self.new, self.old):
-            self.capabilities(m, True, postcopy)
-        slow = self.how in ("cancel", "kill")
-        self.must(self.old, "migrate-set-parameters",
-                  **{"max-bandwidth": 1 << (22 if slow else 33), "downtime-limit": 200})
+            self.prepare(m, True, postcopy, 1 << (22 if self.how in ("cancel", "kill") else 33))
         self.must(self.old, "migrate", uri=self.incoming)
         if postcopy:
             self.must(self.old, "migrate-start-postcopy")
@@ -233,17 +245,15 @@ class Move(Job):
             if not os.path.exists(self.incoming.removeprefix("unix:")):
                 return False
             self.begun = True
-            try:
-                self.begin()
-            except ValueError as e:
-                return self.fail(str(e))
-        info = self.status()
+            self.begin()
+        info = self.status(self.old, "query-migrate")
         if info is None:
             return False
         status, ram = info.get("status"), info.get("ram", {"transferred": 0})
         if status in ("cancelled", "failed", "postcopy-paused"):
             return self.fail("cancelled" if status == "cancelled" else self.complaint())
         if status == "postcopy-active":
+            self.divided = True
             self.run_new()
         if status == "active" and ram["transferred"] > 1 << 20 and not self.ended:
             if self.how == "cancel":
@@ -270,7 +280,7 @@ class Save(Job):
     def __init__(self, lab, who, name, answer):
         super().__init__(lab, who, answer)
         self.path = saved(lab, self.old, name)
-        self.capabilities(self.old, False)
+        self.prepare(self.old, False)
         self.must(self.old, "stop")
         error = self.ask(self.old, "migrate", uri=f"file:{self.path}.new").get("error")
         if error:
@@ -278,7 +288,7 @@ class Save(Job):
             raise ValueError(error["desc"])
 
     def step(self):
-        info = self.status()
+        info = self.status(self.old, "query-migrate")
         if not info or info.get("status") not in ("failed", "completed"):
             return False
         self.must(self.old, "cont")
@@ -300,13 +310,11 @@ class Load(Job):
     def step(self):
         if self.new.process.poll() is not None:
             return self.fail(self.complaint())
-        try:
-            if self.must(self.new, "query-status")["status"] == "inmigrate":
-                return False
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False  # it has just started
-        self.swap()
+        info = self.status(self.new, "query-status")
+        if not info or info["status"] == "inmigrate":
+            return False
         self.must(self.new, "cont")  # it was saved when it had stopped
+        self.swap()
         return self.succeed({})
 
 

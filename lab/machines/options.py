@@ -138,12 +138,12 @@ def arguments(argv=None):
     if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
         p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
     if a.movable and (a.front != "qemu" or a.loop or a.soft_roce):
-        p.error(
-            "--movable needs adapters of our QEMU, and does not go with --loop or --soft-roce"
-        )
-    if a.snapshot and (a.front != "qemu" or a.overlay
+        p.error("--movable needs adapters of our QEMU, and does not go with --loop or --soft-roce")
+    if a.snapshot and (a.front != "qemu" or a.overlay or a.movable
                        or not re.fullmatch(r"\w[\w.-]*", a.snapshot)):
-        p.error("--from takes a name, needs adapters of our QEMU, and does not go with --overlay")
+        p.error(
+            "--from takes a name, needs adapters of our QEMU, and does not go with --overlay or --movable"
+        )
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
@@ -191,7 +191,7 @@ def choose_front(p, a):
         p.error(f"TERN_FRONT is {a.front}, not {', '.join(FRONTS)}")
     if a.front != "auto":
         return
-    ours = a.no_tern or a.snapshot or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
+    ours = a.no_tern or a.snapshot or a.movable or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
     free = len(os.sched_getaffinity(0)) > a.vms * (a.smp + a.adapters)
     a.front = "vfio-user" if a.two_hosts or free and not ours else "qemu"
 

@@ -7,7 +7,7 @@ import os
 TOP = os.environ["TERN_TOP"]
 HOST = os.path.join(TOP, "host")  # a bundle's programs for the host
 BUNDLE = os.path.isdir(HOST)
-# What remains from run to run; a bundle keeps nothing.
+# What remains from run to run; a bundle has cache().
 CACHE = None if BUNDLE else os.environ["TERN_CACHE"]
 COMMAND = "tern run" if BUNDLE else "run-vm"
 LAB = os.path.join(TOP, "lab")

@@ -27,6 +27,13 @@ def saving(opt):
     return opt
 
 
+def processor():
+    """Describes the host's processor, which a machine with KVM has."""
+    with open("/proc/cpuinfo") as f:
+        first = f.read().split("\n\n")[0].splitlines()
+    return [line for line in first if line.startswith(("model name", "flags"))]
+
+
 class Snapshot:
     def __init__(self, lab):
         self.lab = lab
@@ -39,10 +46,9 @@ class Snapshot:
             fcntl.flock(self.lock, fcntl.LOCK_SH)
             self.fresh = self.fits()
         elif not self.fresh:
-            try:
-                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as e:
-                raise OSError(f"another lab uses the snapshot {lab.opt.snapshot}") from e
+            fcntl.flock(self.lock, fcntl.LOCK_EX)  # another lab may be making it
+            self.fresh = self.fits()
+        if lab.opt.saving and not self.fresh:
             self.path = f"{self.kept}.new"
             shutil.rmtree(self.path, ignore_errors=True)
             os.mkdir(self.path)
@@ -57,6 +63,7 @@ class Snapshot:
             *lab.qemu, *glob.glob(f"{glob.escape(lab.image)}/*"),
             *glob.glob(f"{TOP}/{drivers}/*.ko"), *glob.glob(f"{TOP}/{lab.out}/libtern*"),
             f"{LAB}/guest/init", *glob.glob(f"{LAB}/guest/bin/*"),
+            *glob.glob(f"{LAB}/machines/*.py"),
             os.environ.get("TERN_PACKAGES", "")
         ]
         stamps = {
@@ -64,7 +71,8 @@ class Snapshot:
             if os.path.isfile(path)
         }
         options = {name: value for name, value in vars(lab.opt).items() if name not in FREE}
-        return json.dumps({"files": stamps, "options": options, "kvm": lab.kvm}, sort_keys=True)
+        return json.dumps({"files": stamps, "options": options, "kvm": lab.kvm and processor()},
+                          sort_keys=True)
 
     def fits(self):
         try:
@@ -116,7 +124,7 @@ class Snapshot:
                     break
                 except (FileNotFoundError, ConnectionRefusedError):
                     if m.process.poll() is not None:
-                        return  # the lab will see it
+                        raise
                     time.sleep(0.01)
             self.ask(m, "migrate-incoming", uri=f"file:{self.path}/{m.name}")
         for m in machines:
@@ -125,6 +133,7 @@ class Snapshot:
             self.without_memory(m, False)
             self.ask(m, "cont")  # it was saved when it had stopped
             self.resume(m)
+        fcntl.flock(self.lock, fcntl.LOCK_UN)  # the files may now be removed
 
     def end(self, good):
         """The machines have ended. A new snapshot takes the place of an older one."""

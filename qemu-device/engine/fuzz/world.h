@@ -191,7 +191,7 @@ class World {
   // The last frames sent to the wire, for Step::kEcho.
   std::vector<std::vector<std::byte>> sent;
   bool trust_commands = true;  // whether each command must complete
-  bool trust_sent = true;  // whether every frame sent must be well-formed RoCE
+  bool trust_sent = true;      // whether every frame sent must be well-formed RoCE
 
   [[nodiscard]] bool can(std::uint32_t cap) const { return caps.flags & cap; }
 
