@@ -133,6 +133,7 @@ void Adapter::make_function(Descriptor listener) {
   options.space.vectors = config_.engine.num_vectors;
   options.space.link_speed = link_speed(config_.engine.link_speed);
   options.regions = regions_;
+  options.migration = config_.migration;
   function_ =
       std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);
 }
@@ -306,6 +307,14 @@ void Adapter::power_changed(bool bus_master, bool awake) {
   memory_.update(engine_host_);
   if (!bus_master || !awake) engine_->dma_invalidate(0, UINT64_MAX);
   for (const auto& lane : lanes_) lane->runner().set_awake(awake);
+}
+
+std::vector<std::byte> Adapter::save() { return runner().save(); }
+
+bool Adapter::load(std::span<const std::byte> state, std::string& why) {
+  const bool loaded = runner().load(state, why);
+  home().request(Lane::kDeliver);
+  return loaded;
 }
 
 void Adapter::attached() {

@@ -170,6 +170,11 @@ constexpr auto kTexts = std::to_array<TextProperty>({
      [](auto& c, auto n, auto v) { c.zero_copy = one_of(n, v, {"on", "off"}) == "on"; },
      "whether this adapter and others with zero-copy=on copy payload straight from the memory of "
      "each other's guests; their hypervisors can make each other wait (off)"},
+    {"migration",
+     [](auto& c, auto n, auto v) { c.migration = one_of(n, v, {"on", "off"}) == "on"; },
+     "whether the hypervisor may save and load the adapter by the first version of VFIO's "
+     "protocol, "
+     "with one lane (off)"},
     {"congestion",
      [](auto& c, auto n, auto v) { c.engine.congestion = parse_congestion_of(n, v); }},
     {"pcap", [](auto& c, auto, auto v) { c.pcap = v; }},
@@ -243,6 +248,8 @@ void check(const AdapterConfig& c) {
   if (c.path.empty()) throw std::invalid_argument("an adapter needs the path of a socket");
   if (const std::string why = check_properties(c.engine); !why.empty())
     throw std::invalid_argument(why);
+  if (c.migration && c.engine.lanes != 1)
+    throw std::invalid_argument("property 'migration' needs lanes=1");
   if (c.port.red_max != 0 && c.port.red_min >= c.port.red_max)
     wrong("red-min", "must be less than 'red-max'");
 }

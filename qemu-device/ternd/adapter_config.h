@@ -21,6 +21,7 @@ struct AdapterConfig {
   std::string group;
   std::string name;        // of the port: the socket's file name without its suffix
   bool zero_copy = false;  // Port::set_zero_copy()
+  bool migration = false;  // Function::Options::migration
   // The engine's properties, its address, lanes and congestion control; without device memory.
   Config engine;
   bool poll = find_property("poll")->initial != 0;

@@ -110,6 +110,13 @@ bool ConfigSpace::write(std::size_t at, std::span<const std::byte> from) {
 
 void ConfigSpace::reset() { value_ = initial_; }
 
+void ConfigSpace::load(std::span<const std::byte, kSize> contents) {
+  for (std::size_t i = 0; i < kSize; ++i) {
+    const std::byte mask = writable_[i] | clearable_[i];
+    value_[i] = (value_[i] & ~mask) | (contents[i] & mask);
+  }
+}
+
 bool ConfigSpace::bus_master() const {
   return (value_[PCI_COMMAND] & std::byte{PCI_COMMAND_MASTER}) != std::byte{};
 }

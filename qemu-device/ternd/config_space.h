@@ -27,6 +27,9 @@ class ConfigSpace {
   bool write(std::size_t at, std::span<const std::byte> from);
   // The values after a reset.
   void reset();
+  [[nodiscard]] std::span<const std::byte, kSize> contents() const { return value_; }
+  // Takes the bits that may change from another function's contents.
+  void load(std::span<const std::byte, kSize> contents);
 
   [[nodiscard]] bool bus_master() const;
   // Power state D0.

@@ -13,7 +13,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <new>
 #include <system_error>
+#include <utility>
 
 #include "tern_hw.hpp"
 
@@ -122,6 +125,46 @@ struct Function::Access {
   static void log(vfu_ctx_t* ctx, int level, const char* message) {
     of(ctx).owner_.log(level, message);
   }
+
+  // ---- migration ----
+
+  static int answer(bool good) {
+    errno = good ? 0 : EINVAL;
+    return good ? 0 : -1;
+  }
+  // The library is C: no exception may reach it.
+  template <class F>
+  static int guarded(vfu_ctx_t* ctx, F&& f) try {
+    return answer(f());
+  } catch (const std::bad_alloc&) {
+    of(ctx).reset();
+    errno = ENOMEM;
+    return -1;
+  }
+  static int transition(vfu_ctx_t* ctx, vfu_migr_state_t to) {
+    return guarded(ctx, [&] { return of(ctx).migrate(to); });
+  }
+  static std::uint64_t pending(vfu_ctx_t* ctx) {
+    return of(ctx).loading_ ? 0 : of(ctx).stream_.left();
+  }
+  // The library adds the window's place in the region to offsets.
+  static int prepare(vfu_ctx_t* ctx, std::uint64_t* offset, std::uint64_t* size) {
+    *offset = 0;
+    if (size != nullptr) *size = of(ctx).stream_.fill();
+    return 0;
+  }
+  static ssize_t read_window(vfu_ctx_t* ctx, void* to, std::uint64_t count, std::uint64_t offset) {
+    const bool good = of(ctx).stream_.read(offset, {static_cast<std::byte*>(to), count});
+    return answer(good) == 0 ? static_cast<ssize_t>(count) : -1;
+  }
+  static ssize_t write_window(vfu_ctx_t* ctx, void* from, std::uint64_t count,
+                              std::uint64_t offset) {
+    const bool good = of(ctx).stream_.write(offset, {static_cast<std::byte*>(from), count});
+    return answer(good) == 0 ? static_cast<ssize_t>(count) : -1;
+  }
+  static int written(vfu_ctx_t* ctx, std::uint64_t count) {
+    return guarded(ctx, [&] { return of(ctx).stream_.take(count); });
+  }
 };
 
 class Function::Vectors {
@@ -142,7 +185,11 @@ class Function::Vectors {
 
 Function::Function(Descriptor listener, const Options& options, const DmFile& dm,
                    FunctionOwner& owner)
-    : options_(options), owner_(owner), space_(options.space), dm_(dm) {
+    : options_(options),
+      owner_(owner),
+      space_(options.space),
+      dm_(dm),
+      stream_({dm.data, options.space.dm_size}) {
   const std::string name = "fd:" + std::to_string(listener.get());
   ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, name.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this,
                         VFU_DEV_TYPE_PCI);
@@ -183,6 +230,76 @@ void Function::add_regions() {
     fail("regions");
   }
   if (!add_dm()) fail("BAR4");
+  if (options_.migration) add_migration();
+}
+
+void Function::add_migration() {
+  const std::uint64_t registers = vfu_get_migr_register_area_size();
+  constexpr vfu_migration_callbacks_t kCallbacks = {.version = VFU_MIGR_CALLBACKS_VERS,
+                                                    .transition = Access::transition,
+                                                    .get_pending_bytes = Access::pending,
+                                                    .prepare_data = Access::prepare,
+                                                    .read_data = Access::read_window,
+                                                    .write_data = Access::write_window,
+                                                    .data_written = Access::written};
+  if (vfu_setup_region(ctx_, VFU_PCI_DEV_MIGR_REGION_IDX, registers + MigrationStream::kWindow,
+                       nullptr, VFU_REGION_FLAG_RW, nullptr, 0, -1, 0) != 0 ||
+      vfu_setup_device_migration_callbacks(ctx_, &kCallbacks, registers) != 0) {
+    fail("migration");
+  }
+}
+
+// Enters a state of a migration. Returns false if the state that was written is refused, and for a
+// state that the protocol does not have.
+bool Function::migrate(int to) {
+  const auto pause = [this] {
+    if (!std::exchange(paused_, true)) owner_.power_changed(false, false);
+  };
+  switch (to) {
+    case VFU_MIGR_STATE_PRE_COPY:
+      return true;  // all is saved when the machine has stopped
+    case VFU_MIGR_STATE_RUNNING:
+      if (loading_ && !loaded()) return false;
+      loading_ = false;
+      stream_.clear();
+      if (std::exchange(paused_, false)) {
+        bus_master_ = space_.bus_master();
+        awake_ = space_.awake();
+        owner_.power_changed(bus_master_, awake_);
+      }
+      return true;
+    case VFU_MIGR_STATE_STOP:
+      pause();
+      return true;
+    case VFU_MIGR_STATE_STOP_AND_COPY: {
+      pause();
+      const auto contents = space_.contents();
+      std::vector<std::byte> state(contents.begin(), contents.end());
+      std::ranges::copy(owner_.save(), std::back_inserter(state));
+      stream_.save(std::move(state));
+      return true;
+    }
+    case VFU_MIGR_STATE_RESUME:
+      pause();
+      loading_ = true;
+      stream_.load();
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Takes over the state that the hypervisor has written.
+bool Function::loaded() {
+  std::string why = "the state is incomplete";
+  const auto state = stream_.state();
+  if (!stream_.complete() || state.size() < ConfigSpace::kSize ||
+      !owner_.load(state.subspan(ConfigSpace::kSize), why)) {
+    owner_.log(LOG_WARNING, ("a state is refused: " + why).c_str());
+    return false;
+  }
+  space_.load(state.first<ConfigSpace::kSize>());
+  return true;
 }
 
 bool Function::add_dm() {
@@ -194,6 +311,7 @@ bool Function::add_dm() {
 
 bool Function::set_dm(const DmFile& dm) {
   dm_ = dm;
+  stream_ = MigrationStream({dm.data, options_.space.dm_size});
   return add_dm();
 }
 
@@ -203,6 +321,8 @@ void Function::reset() {
   space_.reset();
   bus_master_ = false;
   awake_ = true;
+  paused_ = loading_ = false;
+  stream_.clear();
   owner_.reset();
   for (auto& word : pending_) word.store(0);
 }
@@ -213,7 +333,7 @@ void Function::set_removed(bool removed) {
 }
 
 void Function::sync_power() {
-  if (space_.bus_master() == bus_master_ && space_.awake() == awake_) return;
+  if (paused_ || (space_.bus_master() == bus_master_ && space_.awake() == awake_)) return;
   bus_master_ = space_.bus_master();
   awake_ = space_.awake();
   owner_.power_changed(bus_master_, awake_);

@@ -12,11 +12,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "config_space.h"
 #include "descriptor.h"
 #include "guest_memory.h"
+#include "migration.h"
 #include "tern_hw.hpp"
 
 struct vfu_ctx;
@@ -37,6 +40,10 @@ class FunctionOwner {
   virtual void reset() = 0;
   // The DMA permission or the power state in config space has changed.
   virtual void power_changed(bool bus_master, bool awake) = 0;
+  // The state of the device for a migration, while it sleeps.
+  virtual std::vector<std::byte> save() = 0;
+  // Returns false if the state is refused, with the reason in `why`.
+  virtual bool load(std::span<const std::byte> state, std::string& why) = 0;
   virtual void attached() = 0;
   virtual void detached() = 0;
   // Whether a hypervisor may attach now.
@@ -56,6 +63,7 @@ class Function {
   struct Options {
     ConfigSpace::Options space;
     std::size_t regions = SIZE_MAX;  // of guest memory, at a time
+    bool migration = false;          // whether the hypervisor may save and load it
   };
 
   // Serves the hypervisor that connects to `listener`, which does not block. Throws
@@ -101,6 +109,9 @@ class Function {
 
   void add_regions();
   bool add_dm();
+  void add_migration();
+  bool migrate(int to);
+  bool loaded();
   void reset();
   int run();
   void raise_pending();
@@ -112,11 +123,14 @@ class Function {
   FunctionOwner& owner_;
   ConfigSpace space_;
   DmFile dm_;
+  MigrationStream stream_;
   vfu_ctx* ctx_ = nullptr;
   bool attached_ = false;
   bool removed_ = false;
   bool bus_master_ = false;
   bool awake_ = true;
+  bool paused_ = false;   // by a migration: the device does nothing
+  bool loading_ = false;  // and gets another one's state
   std::atomic<bool> vectors_held_ = false;
   std::array<std::atomic<std::uint64_t>, TERN_MAX_VECTORS / 64> pending_{};  // raise_beside()
 };

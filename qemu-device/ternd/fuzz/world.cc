@@ -49,6 +49,7 @@ World::World() : dm_(kDm) {
   o.space.dm_size = dm_.size();
   o.space.vectors = c.num_vectors;
   o.space.link_speed = 3;
+  o.migration = true;
   function_ =
       std::make_unique<Function>(listen_at(path_, 0), o, DmFile{dm_.fd(), dm_.data()}, *this);
 }
@@ -117,6 +118,15 @@ void World::power_changed(bool bus_master, bool) {
   memory_.allow(bus_master);
   memory_.update(host_);
   if (!bus_master) engine_->dma_invalidate(0, UINT64_MAX);
+}
+
+std::vector<std::byte> World::save() {
+  if (EffectsBatch* const effects = engine_->take_effects()) engine_->free_effects(effects);
+  return engine_->save();
+}
+
+bool World::load(std::span<const std::byte> state, std::string& why) {
+  return engine_->load(state, why);
 }
 
 void World::attached() { engine_->set_link(true); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "control/device.h"
 #include "device_memory.h"
@@ -64,6 +65,8 @@ class World final : public FunctionOwner {
   void memory_removed(const GuestMemory::Region& region) override;
   void reset() override;
   void power_changed(bool bus_master, bool awake) override;
+  std::vector<std::byte> save() override;
+  bool load(std::span<const std::byte> state, std::string& why) override;
   void attached() override;
   void detached() override;
   void log(int, const char*) override {}

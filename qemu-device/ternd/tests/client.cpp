@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -21,6 +22,13 @@ using namespace protocol;
 
 Client::Client(const std::string& path, Hook before_command)
     : socket_(connect_to(path)), before_command_(std::move(before_command)) {
+  if (const int error = negotiate())
+    throw std::system_error(error, std::generic_category(), "version");
+}
+
+void Client::connect(const std::string& path) {
+  socket_ = Descriptor();
+  socket_ = connect_to(path);
   if (const int error = negotiate())
     throw std::system_error(error, std::generic_category(), "version");
 }
@@ -121,6 +129,54 @@ Descriptor Client::dm_file(std::uint64_t* size) {
   return std::move(files[0]);
 }
 
+// ---- migration ----
+
+namespace {
+
+// Registers in the region of the migration: the state, bytes that are left, and where the window
+// begins and how much is in it.
+constexpr std::uint64_t kState = 0;
+constexpr std::uint64_t kLeft = 8;
+constexpr std::uint64_t kDataOffset = 16;
+constexpr std::uint64_t kDataSize = 24;
+constexpr std::size_t kPart = 1 << 16;
+
+}  // namespace
+
+int Client::enter(std::uint32_t state) { return write(kMigration, kState, &state, sizeof(state)); }
+
+int Client::save(std::vector<std::byte>& state) {
+  for (;;) {
+    std::uint64_t left = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    if (const int error = read(kMigration, kLeft, &left, sizeof(left))) return error;
+    if (left == 0) return 0;
+    if (const int error = read(kMigration, kDataOffset, &offset, sizeof(offset))) return error;
+    if (const int error = read(kMigration, kDataSize, &size, sizeof(size))) return error;
+    for (const std::uint64_t end = offset + size; offset < end;) {
+      const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(kPart, end - offset));
+      state.resize(state.size() + n);
+      if (const int error = read(kMigration, offset, state.data() + state.size() - n, n))
+        return error;
+      offset += n;
+    }
+  }
+}
+
+int Client::load(std::span<const std::byte> state) {
+  while (!state.empty()) {
+    std::uint64_t offset = 0;
+    if (const int error = read(kMigration, kDataOffset, &offset, sizeof(offset))) return error;
+    const std::uint64_t n = std::min(kPart, state.size());
+    if (const int error = write(kMigration, offset, state.data(), static_cast<std::uint32_t>(n)))
+      return error;
+    if (const int error = write(kMigration, kDataSize, &n, sizeof(n))) return error;
+    state = state.subspan(n);
+  }
+  return 0;
+}
+
 bool Client::ended() {
   pollfd p{socket_.get(), POLLIN, 0};
   if (poll(&p, 1, 5000) != 1) return false;
@@ -140,9 +196,18 @@ TestMachine::TestMachine(const std::string& path, unsigned id, Client::Hook befo
   void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory");
   memory_ = static_cast<std::byte*>(p);
+  attach();
+  set_bus_master(true);
+}
+
+void TestMachine::attach() {
   EXPECT_EQ(client.map(0, kMemory, file.get(), 0), 0);
   EXPECT_EQ(client.set_vector(kCompletionVector, event.get()), 0);
-  set_bus_master(true);
+}
+
+void TestMachine::use(const std::string& path) {
+  client.connect(path);
+  attach();
 }
 
 TestMachine::~TestMachine() { munmap(memory_, kMemory); }

@@ -23,6 +23,10 @@ class Client {
   // Called with the socket and each command before it is sent.
   using Hook = std::function<void(int, std::span<const std::byte>)>;
 
+  static constexpr std::uint32_t kMigration = 9;  // region of the migration
+  // States of a migration; kStopped and kCopy stop the device.
+  enum Migration : std::uint32_t { kStopped = 0, kRunning = 1, kCopy = 2, kResuming = 4 };
+
   // Connects and negotiates the version. Throws std::system_error.
   explicit Client(const std::string& path, Hook before_command = {});
   virtual ~Client() = default;
@@ -40,6 +44,16 @@ class Client {
   int set_vector(unsigned vector, int fd);
   // The file behind BAR4, to be mapped. Empty if there is none.
   Descriptor dm_file(std::uint64_t* size);
+  // Connects to another adapter.
+  void connect(const std::string& path);
+
+  // ---- migration ----
+
+  int enter(std::uint32_t state);
+  // What the adapter saves, in kCopy.
+  int save(std::vector<std::byte>& state);
+  // Writes a state, in kResuming.
+  int load(std::span<const std::byte> state);
 
   // ---- messages as a hostile client sends them ----
 
@@ -78,6 +92,8 @@ class TestMachine final : public test::MachineDriver {
 
   // Sets the bus master bit, or clears it.
   void set_bus_master(bool on);
+  // Gives the machine another adapter.
+  void use(const std::string& path);
   // Waits until the vector was raised; false after 5 s.
   bool wait_interrupt();
   // Doorbells rung so far.
@@ -88,6 +104,8 @@ class TestMachine final : public test::MachineDriver {
   Descriptor event;  // of kCompletionVector
 
  private:
+  void attach();
+
   std::byte* memory_ = nullptr;
 };
 

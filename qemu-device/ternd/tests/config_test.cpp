@@ -144,7 +144,7 @@ TEST(AdapterConfigTest, TakesTheTableOfProperties) {
 
 TEST(AdapterConfigTest, HelpHasEveryProperty) {
   const auto help = adapter_properties();
-  EXPECT_EQ(help.size(), 37U);
+  EXPECT_EQ(help.size(), 38U);
   for (const Property& p : properties()) {
     const auto at = std::ranges::find(help, p.name, &PropertyHelp::name);
     ASSERT_NE(at, help.end()) << p.name;
