@@ -5,6 +5,8 @@
 
 # shellcheck source=tests/infra/check.sh
 . "$TERN_TOP/tests/infra/check.sh"
+# They make build/bundle, one after the other.
+lock "bundle-$(key "$TERN_TOP")"
 old=$("$LAB/build/sysroot" bullseye)
 bundle='' home=''
 
