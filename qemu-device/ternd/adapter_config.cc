@@ -172,9 +172,8 @@ constexpr auto kTexts = std::to_array<TextProperty>({
      "each other's guests; their hypervisors can make each other wait (off)"},
     {"migration",
      [](auto& c, auto n, auto v) { c.migration = one_of(n, v, {"on", "off"}) == "on"; },
-     "whether the hypervisor may save and load the adapter by the first version of VFIO's "
-     "protocol, "
-     "with one lane (off)"},
+     "whether the hypervisor may save and load the adapter, which then has one lane, by the first "
+     "version of VFIO's protocol (off)"},
     {"congestion",
      [](auto& c, auto n, auto v) { c.engine.congestion = parse_congestion_of(n, v); }},
     {"pcap", [](auto& c, auto, auto v) { c.pcap = v; }},

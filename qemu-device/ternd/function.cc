@@ -144,9 +144,7 @@ struct Function::Access {
   static int transition(vfu_ctx_t* ctx, vfu_migr_state_t to) {
     return guarded(ctx, [&] { return of(ctx).migrate(to); });
   }
-  static std::uint64_t pending(vfu_ctx_t* ctx) {
-    return of(ctx).loading_ ? 0 : of(ctx).stream_.left();
-  }
+  static std::uint64_t pending(vfu_ctx_t* ctx) { return of(ctx).stream_.left(); }
   // The library adds the window's place in the region to offsets.
   static int prepare(vfu_ctx_t* ctx, std::uint64_t* offset, std::uint64_t* size) {
     *offset = 0;
@@ -259,8 +257,7 @@ bool Function::migrate(int to) {
     case VFU_MIGR_STATE_PRE_COPY:
       return true;  // all is saved when the machine has stopped
     case VFU_MIGR_STATE_RUNNING:
-      if (loading_ && !loaded()) return false;
-      loading_ = false;
+      if (stream_.loading() && !loaded()) return false;
       stream_.clear();
       if (std::exchange(paused_, false)) {
         bus_master_ = space_.bus_master();
@@ -281,7 +278,6 @@ bool Function::migrate(int to) {
     }
     case VFU_MIGR_STATE_RESUME:
       pause();
-      loading_ = true;
       stream_.load();
       return true;
     default:
@@ -321,7 +317,7 @@ void Function::reset() {
   space_.reset();
   bus_master_ = false;
   awake_ = true;
-  paused_ = loading_ = false;
+  paused_ = false;
   stream_.clear();
   owner_.reset();
   for (auto& word : pending_) word.store(0);

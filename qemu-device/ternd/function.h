@@ -129,8 +129,7 @@ class Function {
   bool removed_ = false;
   bool bus_master_ = false;
   bool awake_ = true;
-  bool paused_ = false;   // by a migration: the device does nothing
-  bool loading_ = false;  // and gets another one's state
+  bool paused_ = false;  // by a migration: the device does nothing
   std::atomic<bool> vectors_held_ = false;
   std::array<std::atomic<std::uint64_t>, TERN_MAX_VECTORS / 64> pending_{};  // raise_beside()
 };

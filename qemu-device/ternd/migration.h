@@ -37,6 +37,7 @@ class MigrationStream {
   [[nodiscard]] bool write(std::uint64_t offset, std::span<const std::byte> from);
   // Takes the first bytes of the window. Returns false if that are too many.
   [[nodiscard]] bool take(std::uint64_t count);
+  [[nodiscard]] bool loading() const { return loading_; }
   // Whether all has been written.
   [[nodiscard]] bool complete() const { return loading_ && at_ == kHeader + size_ + dm_.size(); }
   [[nodiscard]] std::span<const std::byte> state() const { return state_; }
@@ -50,7 +51,7 @@ class MigrationStream {
   [[nodiscard]] std::span<std::byte> part(std::uint64_t at);
 
   std::span<std::byte> dm_;
-  std::uint64_t size_ = 0;        // of the state
+  std::uint64_t size_ = 0;        // bytes of the whole state
   std::vector<std::byte> state_;  // while it is written, as much as there is
   std::vector<std::byte> window_;
   std::uint64_t at_ = 0;    // position behind the window
