@@ -91,7 +91,7 @@ bandwidth ud ib_send_bw -c UD -s 1024
 bandwidth xrc ib_send_bw -c XRC -s 4096
 bandwidth odp ib_write_bw -s 65536 --odp
 for vm in vm2 vm3; do
-	begin_alone generate-$vm $vm "/run/verbs-generate --seeds 1-1000000 --patience 10 --seconds $secs"
+	begin_alone generate-$vm $vm "/run/verbs-generate --seeds 1-1000000 --timeout-factor 10 --seconds $secs"
 	all+=("generate-$vm")
 done
 ssh vm2 '/run/stress -s -g $(gid-index v4)' &

@@ -3,7 +3,7 @@
 // a model.
 //
 //   verbs-generate [-d DEV] [-g GID_INDEX] [--seeds FROM[-TO]] [--steps N] [--seconds S]
-//   verbs-generate ... --patience N      on a busy machine: wait N times as long for datagrams
+//   verbs-generate ... --timeout-factor N  on a busy machine: wait N times as long for datagrams
 //   verbs-generate ... --program FILE    run a saved program, of the seed given by --seeds
 //   verbs-generate ... --list            print the program of a seed, and do not run it
 //   verbs-generate ... --save FILE       save a program that fails
@@ -63,7 +63,7 @@ struct Options {
   std::string seeds = "1";
   unsigned steps = 150;
   unsigned seconds = 0;
-  unsigned patience = 1;
+  unsigned timeout_factor = 1;
   bool shrink = false;
   bool list = false;
   bool print_caps = false;
@@ -146,7 +146,7 @@ class Main {
  private:
   void start() {
     runner_ = std::make_unique<Runner>(where_, caps_);
-    runner_->patience = o_.patience;
+    runner_->timeout_factor = o_.timeout_factor;
     if (o_.log.empty()) return;
     log_.open(o_.log);
     runner_->log = [this](const std::string& text) { log_ << text << '\n'; };
@@ -277,7 +277,7 @@ int main(int argc, char** argv) {
                       .options = {{"seeds", &o.seeds},
                                   {"steps", &o.steps},
                                   {"seconds", &o.seconds},
-                                  {"patience", &o.patience},
+                                  {"timeout-factor", &o.timeout_factor},
                                   {"shrink", &o.shrink},
                                   {"list", &o.list},
                                   {"caps", caps, optional_argument},

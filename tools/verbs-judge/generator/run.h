@@ -71,7 +71,7 @@ class Runner {
   [[nodiscard]] const Burst& pending() const { return burst_; }
   Sabotage sabotage = Sabotage::kNone;
   // On a busy machine: a factor for the time after which a datagram is lost.
-  unsigned patience = 1;
+  unsigned timeout_factor = 1;
   [[nodiscard]] std::uint64_t executed() const { return executed_; }
   void count(std::uint64_t executed) { executed_ += executed; }
   [[nodiscard]] std::uint64_t lost() const { return lost_; }

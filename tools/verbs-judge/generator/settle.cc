@@ -128,7 +128,7 @@ void Runner::wait_for_requests() {
       if (takes_receive(r.verb)) {
         const auto end = static_cast<std::size_t>(1 - r.end);
         wait(
-            patience * kPause, [&] { return !burst_.arrivals.at(r.conn).at(end).empty(); },
+            timeout_factor * kPause, [&] { return !burst_.arrivals.at(r.conn).at(end).empty(); },
             [this] { take_completions(); });
       }
       close(r.conn);
@@ -173,7 +173,7 @@ void Runner::wait_for_receives() {
   const bool lossy = std::ranges::any_of(
       burst_.ops, [this](const Op& op) { return !book_->conn(op.request.conn).reliable(); });
   const bool all = wait(
-      lossy ? patience * Clock::duration(kLoss) : Clock::duration(kHang),
+      lossy ? timeout_factor * Clock::duration(kLoss) : Clock::duration(kHang),
       [this] { return !messages_pending(); }, work);
   if (!all && !lossy) violation("missing", "a message arrived, and no receive completes");
   if (!all) lost_++;
