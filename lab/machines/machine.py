@@ -22,7 +22,7 @@ class Machine:
         self.shared_wire = False
         self.stall_shown = None
         self.monitor = None
-        self.properties = []  # of the adapters, beside those of the options
+        self.properties = []  # more properties of the adapters
         self.ends = []
         self.fds = []
         self.args = []

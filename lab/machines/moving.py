@@ -170,7 +170,7 @@ class Job:
         new.monitor = f"{lab.tmp}/{new.name}.next.qmp"
         new.properties = properties
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(new.monitor)  # of an earlier job
+            os.unlink(new.monitor)  # an earlier job left it
         connect(lab, new)
         for end in new.ends:
             end.receives = False  # as long as the old one does

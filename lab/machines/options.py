@@ -142,8 +142,8 @@ def arguments(argv=None):
     if a.snapshot and (a.front != "qemu" or a.overlay or a.movable
                        or not re.fullmatch(r"\w[\w.-]*", a.snapshot)):
         p.error(
-            "--from takes a name, needs adapters of our QEMU, and does not go with --overlay or --movable"
-        )
+            "--from takes a name, needs adapters of our QEMU, and does not go with --overlay or "
+            "--movable")
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
@@ -191,7 +191,8 @@ def choose_front(p, a):
         p.error(f"TERN_FRONT is {a.front}, not {', '.join(FRONTS)}")
     if a.front != "auto":
         return
-    ours = a.no_tern or a.snapshot or a.movable or a.loop or a.mutate or a.net_wire or a.soft_roce or a.qemu_arg
+    ours = any(
+        (a.no_tern, a.snapshot, a.movable, a.loop, a.mutate, a.net_wire, a.soft_roce, a.qemu_arg))
     free = len(os.sched_getaffinity(0)) > a.vms * (a.smp + a.adapters)
     a.front = "vfio-user" if a.two_hosts or free and not ours else "qemu"
 

@@ -41,13 +41,11 @@ class Snapshot:
         os.makedirs(places.snapshots(), exist_ok=True)
         self.lock = open(f"{self.kept}.lock", "w")
         self.path = self.kept
-        self.fresh = self.fits()
         if not lab.opt.saving:
             fcntl.flock(self.lock, fcntl.LOCK_SH)
-            self.fresh = self.fits()
-        elif not self.fresh:
+        elif not self.fits():
             fcntl.flock(self.lock, fcntl.LOCK_EX)  # another lab may be making it
-            self.fresh = self.fits()
+        self.fresh = self.fits()
         if lab.opt.saving and not self.fresh:
             self.path = f"{self.kept}.new"
             shutil.rmtree(self.path, ignore_errors=True)

@@ -359,7 +359,7 @@ class L9Move(Lesson):
                          (self.status(self.client), self.errors()))
 
     def test_the_pause_ends_with_a_repetition(self):
-        acks = [p for p in self.named("ACKNOWLEDGE")]
+        acks = self.named("ACKNOWLEDGE")
         _, before, after = max((b.time - a.time, a, b) for a, b in zip(acks, acks[1:]))
         repeated = [
             p for p in self.named("WRITE_ONLY")
