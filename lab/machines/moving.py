@@ -117,7 +117,7 @@ class Job:
 
     @staticmethod
     def ask(m, command, **arguments):
-        return monitor.qmp(m.monitor, {"execute": command, "arguments": arguments})
+        return monitor.execute(m.monitor, command, **arguments)
 
     def advance(self):
         """Calls step(). A QEMU that does not answer ends the job."""
@@ -135,22 +135,15 @@ class Job:
             return None
         asked, self.asked = self.asked, None
         try:
-            return asked.result().get("return")
+            return asked.result()
         except OSError:  # it has just started, or has ended
             return None
-
-    def must(self, m, command, **arguments):
-        """Returns what the command returns; ValueError if it fails."""
-        answer = self.ask(m, command, **arguments)
-        if "error" in answer:
-            raise ValueError(answer["error"]["desc"])
-        return answer["return"]
 
     def prepare(self, m, returns, postcopy=False, rate=1 << 33):
         """returns: the old QEMU waits for the new one's success, and otherwise goes on. rate: bytes
         a second at most."""
-        self.must(m, "migrate-set-parameters", **{"max-bandwidth": rate, "downtime-limit": 200})
-        self.must(
+        self.ask(m, "migrate-set-parameters", **{"max-bandwidth": rate, "downtime-limit": 200})
+        self.ask(
             m, "migrate-set-capabilities",
             capabilities=[{"capability": "return-path", "state": returns},
                           {"capability": "postcopy-ram", "state": postcopy}])
@@ -234,9 +227,9 @@ class Move(Job):
         postcopy = self.how == "postcopy"
         for m in (self.new, self.old):
             self.prepare(m, True, postcopy, 1 << (22 if self.how in ("cancel", "kill") else 33))
-        self.must(self.old, "migrate", uri=self.incoming)
+        self.ask(self.old, "migrate", uri=self.incoming)
         if postcopy:
-            self.must(self.old, "migrate-start-postcopy")
+            self.ask(self.old, "migrate-start-postcopy")
 
     def step(self):
         if self.new.process.poll() is not None and not self.ended:
@@ -281,17 +274,18 @@ class Save(Job):
         super().__init__(lab, who, answer)
         self.path = saved(lab, self.old, name)
         self.prepare(self.old, False)
-        self.must(self.old, "stop")
-        error = self.ask(self.old, "migrate", uri=f"file:{self.path}.new").get("error")
-        if error:
-            self.must(self.old, "cont")
-            raise ValueError(error["desc"])
+        self.ask(self.old, "stop")
+        try:
+            self.ask(self.old, "migrate", uri=f"file:{self.path}.new")
+        except OSError:
+            self.ask(self.old, "cont")
+            raise
 
     def step(self):
         info = self.status(self.old, "query-migrate")
         if not info or info.get("status") not in ("failed", "completed"):
             return False
-        self.must(self.old, "cont")
+        self.ask(self.old, "cont")
         if info["status"] == "failed":
             return self.fail(info.get("error-desc", "failed"))
         os.rename(f"{self.path}.new", self.path)
@@ -313,7 +307,7 @@ class Load(Job):
         info = self.status(self.new, "query-status")
         if not info or info["status"] == "inmigrate":
             return False
-        self.must(self.new, "cont")  # it was saved when it had stopped
+        self.ask(self.new, "cont")  # it was saved when it had stopped
         self.swap()
         return self.succeed({})
 

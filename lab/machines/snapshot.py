@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import time
 
+import monitor
 import places
 from places import LAB, TOP
 
@@ -85,11 +86,9 @@ class Snapshot:
             "-device", "vmgenid,guid=auto", *([] if self.lab.opt.saving else ["-incoming", "defer"])
         ]
 
-    def ask(self, m, command, **arguments):
-        answer = self.lab.qmp(m.name, {"execute": command, "arguments": arguments})
-        if "error" in answer:
-            raise OSError(f"{m.name}: {command}: {answer['error']['desc']}")
-        return answer["return"]
+    @staticmethod
+    def ask(m, command, **arguments):
+        return monitor.execute(m.monitor, command, **arguments)
 
     def without_memory(self, m, on):
         self.ask(m, "migrate-set-capabilities",

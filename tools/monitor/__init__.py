@@ -32,6 +32,14 @@ def qmp(path, command, seconds=120):
         return answer
 
 
+def execute(path, command, **arguments):
+    """Returns what a QMP command returns; OSError if it fails."""
+    answer = qmp(path, {"execute": command, "arguments": arguments})
+    if "error" in answer:
+        raise OSError(answer["error"]["desc"])
+    return answer["return"]
+
+
 def ternd(path, request, seconds=60, file=None):
     """Returns the result of a request to ternd; `file`: an open file to pass with it. Raises
     ValueError if ternd refuses."""
