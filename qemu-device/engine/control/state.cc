@@ -20,7 +20,7 @@ namespace {
 
 // "tern" in the byte order of the host, and the version of the layout.
 constexpr std::uint32_t kMagic = 0x7465726e;
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 // The command that makes an object.
 template <class Command, class T>

@@ -35,7 +35,11 @@ void Qp::faults_state(Archive& ar) {
     context_->page_faults.fault_state(ar, fault);
     if (fault.state == Fault::State::kNone) continue;
     faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
-    ar.require(fault.side == side && fault.qpn == qpn_.value, "a page fault has a wrong QP");
+    const bool waits = side == TERN_FAULT_REQUESTER
+                           ? state() == TERN_QPS_RTS || state() == TERN_QPS_SQD
+                           : state() >= TERN_QPS_RTR && state() <= TERN_QPS_SQE;
+    ar.require(fault.side == side && fault.qpn == qpn_.value && waits,
+               "a page fault has a wrong QP");
   }
 }
 
@@ -76,9 +80,9 @@ void Qp::archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCou
   if (ar.reading() && migrates) migration_ = std::make_unique<PathMigration>(*this);
   if (migrates) migration_->state(ar);
   if (paced) make_send_rate().state(ar);
-  if (fetches_) rendezvous()->state(ar);
   if (!ar.ok()) return;
   sender_->state(ar);
+  if (!ar.ok()) return;
   receiver_->state(ar);
   if (fetches_) rendezvous()->check(ar, receiver_->holds_request());
   ar(next_notification, turn_left);

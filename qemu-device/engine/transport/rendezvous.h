@@ -39,7 +39,7 @@ class Rendezvous {
   void reset();
   // The QP moves to this data path.
   void move_to(Context& context);
-  // Saved state; that of the send queue follows, and then check().
+  // Saved state, when the indices of the send queue are known; check() follows.
   void state(Archive& ar);
   // `held`: the QP holds a request that will need a WQE and another one for its FIN message.
   void check(Archive& ar, bool held) const;

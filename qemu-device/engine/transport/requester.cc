@@ -18,7 +18,6 @@ namespace {
 // the wire.
 constexpr std::uint32_t kMaxUnacked = 128;
 constexpr std::uint32_t kAckInterval = 32;
-constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
 
 // A timeout below this would fire because the host was busy, not because a packet was lost.
 constexpr Nanos kMinAckTimeout = 20'000'000;

@@ -33,7 +33,9 @@ class Requester final : public SendQueue {
 
  private:
   enum class TimerUse : std::uint8_t { kAck, kRnr };
+  static constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
 
+  void begun_state(Archive& ar) const;
   [[nodiscard]] std::uint32_t psns_of(const SendWqe& wqe) const override;
   bool waits(const SendWqe& wqe) const;
   bool may_start(const SendWqe& wqe) const;

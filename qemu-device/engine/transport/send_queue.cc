@@ -77,15 +77,16 @@ void SendQueue::reset() {
   kicked_ = parked_ = false;
 }
 
-bool SendQueue::consistent() const {
-  return next_.wqe - oldest_.wqe <= fetched_ - oldest_.wqe &&
-         fetched_ - oldest_.wqe <= posted_ - oldest_.wqe &&
+bool SendQueue::ordered() const {
+  return next_.wqe - oldest_.wqe <= held() && held() <= posted_ - oldest_.wqe &&
          posted_ - oldest_.wqe <= qp_.sq_size() &&
-         (drained() || fresh_.wqe - oldest_.wqe <= fetched_ - oldest_.wqe) &&
-         (!drained() || next_.packet == 0) &&
-         (next_.wqe == fetched_ || window_.at(next_.wqe).psns == 0 ||
-          qp_.transport() == Transport::kRaw ||
-          next_.psn == window_.at(next_.wqe).first_psn.plus(next_.packet));
+         (drained() || fresh_.wqe - oldest_.wqe <= held()) && (!drained() || next_.packet == 0);
+}
+
+bool SendQueue::consistent() const {
+  return ordered() && (next_.wqe == fetched_ || window_.at(next_.wqe).psns == 0 ||
+                       qp_.transport() == Transport::kRaw ||
+                       next_.psn == window_.at(next_.wqe).first_psn.plus(next_.packet));
 }
 
 // ---- fetching ----
@@ -274,17 +275,26 @@ bool SendQueue::flush(std::uint32_t& allowance) {
   return flush_to(*pi, allowance);
 }
 
+// The oldest WQE is flushed. The indices stay in order.
+void SendQueue::pass_flushed() {
+  if (held() == 0) ++fetched_;
+  ++oldest_.wqe;
+  if (is_before(posted_, oldest_.wqe)) posted_ = oldest_.wqe;
+  next_.wqe = oldest_.wqe;
+  next_.packet = 0;
+}
+
 bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
   while (oldest_.wqe != end) {
     if (allowance == 0) return true;
     allowance -= std::min(allowance, kPacketCost);
     qp_.context().spend(kPacketCost);
     tern_sq_hdr hdr{};
-    if (window_.is_open() && is_before(oldest_.wqe, fetched_)) {
+    if (held() != 0) {
       // The bind has changed the key, so software must learn that it succeeded.
       if (const SendWqe& bound = window_.at(oldest_.wqe);
           bound.done && bound.opcode == TERN_WR_BIND_MW) {
-        ++oldest_.wqe;
+        pass_flushed();
         complete(bound, TERN_CQE_SUCCESS);
         continue;
       }
@@ -293,14 +303,14 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
       return false;
     }
     SendWqe wqe;
-    wqe.index = oldest_.wqe++;
+    wqe.index = oldest_.wqe;
+    pass_flushed();
     wqe.opcode = hdr.opcode;
     wqe.wr_id = le(std::uint64_t{hdr.wr_id});
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
     qp_.counters().add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
   next_.wqe = fresh_.wqe = fetched_ = posted_ = oldest_.wqe;
-  next_.packet = 0;
   next_.psn = fresh_.psn;
   settle();
   return false;

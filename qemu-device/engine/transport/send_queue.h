@@ -103,10 +103,10 @@ class SendQueue {
   void mark_begun() {
     if (static_cast<std::int32_t>(next_.wqe + 1 - fresh_.wqe) > 0) fresh_.wqe = next_.wqe + 1;
   }
-  // Number of WQEs that the window holds. A flush in progress moves the oldest WQE past those that
-  // were fetched.
-  [[nodiscard]] std::uint32_t held() const;
-  // Whether the indices below are in order.
+  // Number of WQEs that the window holds.
+  [[nodiscard]] std::uint32_t held() const { return fetched_ - oldest_.wqe; }
+  // Whether the indices below are in order, and whether the cursor has the PSN of its WQE as well.
+  [[nodiscard]] bool ordered() const;
   [[nodiscard]] bool consistent() const;
   // Number of PSNs that a WQE takes once it has begun.
   [[nodiscard]] virtual std::uint32_t psns_of(const SendWqe& wqe) const = 0;
@@ -144,6 +144,7 @@ class SendQueue {
  private:
   static constexpr std::uint32_t kLow = 4;
   void wqe_state(Archive& ar, std::uint32_t index);
+  void pass_flushed();
   bool fetch();
   bool fetch_ahead();
   bool copy_slot(std::uint32_t index);

@@ -68,14 +68,9 @@ void SendQueue::wqe_state(Archive& ar, std::uint32_t index) {
   wqe.status = status;
   ar.require(decoded == TERN_CQE_SUCCESS || status != TERN_CQE_SUCCESS,
              "a WQE that cannot be executed is valid");
-  const std::uint32_t psns = wqe.failed() && wqe.psns == 0 ? 0 : psns_of(wqe);
-  ar.require(
-      wqe.psns == 0 || (decoded == TERN_CQE_SUCCESS && wqe.psns == psns && wqe.received <= psns),
-      "a WQE has a wrong number of packets");
-}
-
-std::uint32_t SendQueue::held() const {
-  return is_before(oldest_.wqe, fetched_) ? fetched_ - oldest_.wqe : 0;
+  if (wqe.psns == 0) return;
+  ar.require(decoded == TERN_CQE_SUCCESS && wqe.psns == psns_of(wqe) && wqe.received <= wqe.psns,
+             "a WQE has a wrong number of packets");
 }
 
 void SendQueue::state(Archive& ar) {
@@ -84,36 +79,50 @@ void SendQueue::state(Archive& ar) {
      fetched_, posted_, parked_wqe_, kicked_, parked_);
   if (ar.reading() && ar.require(!open || qp_.sends(), "a QP without a send queue sends") && open)
     window_.open(qp_.sq_size(), qp_.sq_stride());
-  if (!ar.require(held() <= window_.capacity(), "a send queue has too many WQEs")) return;
+  if (Rendezvous* const rendezvous = qp_.rendezvous()) rendezvous->state(ar);
+  if (!ar.require(held() <= window_.capacity(), "a send queue has too many WQEs") ||
+      !ar.require(ordered(), "the indices of a send queue are out of order") ||
+      !ar.require(open == qp_.sends() || !executes(qp_), "a send queue is closed"))
+    return;
   for (std::uint32_t i = 0; i < held() && ar.ok(); ++i) wqe_state(ar, oldest_.wqe + i);
   if (!ar.reading() || !ar.ok()) return;
-  ar.require(open == qp_.sends() || !executes(qp_), "a send queue is closed");
   // The cursor is in the message of its WQE.
-  const bool at_wqe = next_.wqe - oldest_.wqe < held();
-  ar.require(next_.packet == 0 || (at_wqe && next_.packet < window_.at(next_.wqe).psns),
-             "a send queue is past the end of a message");
+  ar.require(
+      next_.packet == 0 || (next_.wqe != fetched_ && next_.packet < window_.at(next_.wqe).psns),
+      "a send queue is past the end of a message");
 }
 
 void Requester::state(Archive& ar) {
   SendQueue::state(ar);
   ar(retries_left_, rnr_left_, timer_use_, rnr_wait_, repeat_, went_back_, sent_psn_, window_psn_,
      reads_out_);
-  (void)ar.timer(timer_, qp_.context().timers);
-  if (!ar.reading() || !ar.ok()) return;
-  ar.require(timer_use_ <= TimerUse::kRnr, "a timer has a wrong use");
-  // The PSNs of the WQEs that have begun follow each other.
+  const bool armed = ar.timer(timer_, qp_.context().timers);
+  ar.require(timer_use_ <= TimerUse::kRnr && (!armed || executes(qp_)), "a timer is wrong");
+  if (executes(qp_) && ar.ok()) begun_state(ar);
+}
+
+// Checks the WQEs that have begun: their PSNs follow each other, and the oldest that is missing is
+// in the first that is not done.
+void Requester::begun_state(Archive& ar) const {
   std::uint32_t reads = 0;
+  std::uint64_t open = 0;  // PSNs
   std::optional<Psn> next;
-  for (std::uint32_t i = 0; i < held(); ++i) {
-    const SendWqe& wqe = window_.at(oldest_.wqe + i);
-    reads += wqe.responds();
+  for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
+    const SendWqe& wqe = window_.at(i);
+    reads += wqe.responds() && !wqe.done && is_before(i, next_.wqe);
     if (wqe.psns == 0) continue;
     ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
     next = wqe.first_psn.plus(wqe.psns);
+    if (wqe.done) continue;
+    ar.require(open != 0 || distance(wqe.first_psn, oldest_.psn) < wqe.psns,
+               "the oldest PSN of a send queue is wrong");
+    open += wqe.psns;
   }
-  if (!executes(qp_)) return;
-  ar.require(reads_out_ <= reads && (!next || *next == fresh_.psn), "a send queue is inconsistent");
-  ar.require(consistent(), "the indices of a send queue are out of order");
+  ar.require(!next || *next == fresh_.psn, "the PSNs of a send queue have no end");
+  ar.require(open != 0 || oldest_.psn == fresh_.psn, "a send queue waits for nothing");
+  ar.require(open <= kMaxOpenPsns && offset_of(sent_psn_) <= offset_of(fresh_.psn),
+             "a send queue has sent too much");
+  ar.require(reads_out_ == reads && consistent(), "a send queue is inconsistent");
 }
 
 void UnreliableSender::state(Archive& ar) {
@@ -121,8 +130,8 @@ void UnreliableSender::state(Archive& ar) {
   ar.optional(flush_end_);
   if (!ar.reading() || !ar.ok()) return;
   ar.require(!flush_end_ || *flush_end_ - oldest_.wqe <= qp_.sq_size(), "a flush has no end");
-  if (executes(qp_) && !flush_end_)
-    ar.require(consistent(), "the indices of a send queue are out of order");
+  ar.require(next_.wqe == oldest_.wqe && (!executes(qp_) || flush_end_ || consistent()),
+             "a send queue is inconsistent");
 }
 
 // ---- receivers ----
@@ -218,10 +227,12 @@ void Responder::state(Archive& ar) {
 // ---- rendezvous ----
 
 void Rendezvous::state(Archive& ar) {
-  std::uint32_t ci = sender_.consumer_index();
-  ar(pi_, ci);
+  const std::uint32_t ci = sender_.consumer_index();
+  ar(pi_);
   const std::uint32_t number = pi_ - ci;
-  if (!ar.require(number <= kSlots, "there are too many rendezvous")) return;
+  if (!ar.require(number <= kSlots, "there are too many rendezvous") ||
+      !ar.require(sender_.posted() - ci <= number, "a rendezvous is missing"))
+    return;
   if (ar.reading() && number != 0) slots_.take();
   reads_ = 0;
   for (std::uint32_t i = ci; i != pi_ && ar.ok(); ++i) {
@@ -242,7 +253,6 @@ void Rendezvous::state(Archive& ar) {
 void Rendezvous::check(Archive& ar, bool held) const {
   const std::uint32_t used = pi_ - sender_.consumer_index();
   ar.require(used + reads_ + (held ? 2 : 0) <= kSlots, "there are too many rendezvous");
-  ar.require(sender_.posted() - sender_.consumer_index() <= used, "a rendezvous is missing");
 }
 
 // ---- paths and rates ----

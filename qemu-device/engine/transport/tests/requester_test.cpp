@@ -2,6 +2,12 @@
 // The sending half of a reliable connection; clauses are of the IBTA specification.
 #include "transport/requester.h"
 
+#include <array>
+#include <cstring>
+#include <initializer_list>
+#include <utility>
+
+#include "core/archive.h"
 #include "transport/tests/halves.h"
 
 namespace tern {
@@ -545,6 +551,118 @@ TEST_F(RequesterTest, AResponseToAnAbsentPageIsRequestedAgain) {
   respond(Op::kReadResponseFirst, 100, pattern(256));
   respond(Op::kReadResponseLast, 101, pattern(44));
   EXPECT_THAT(statuses(qp.sends), ElementsAre(TERN_CQE_SUCCESS));
+}
+
+// ---- saved state ----
+
+class SavedRequester : public RequesterTest {
+ protected:
+  // Where a saved state has the indices, in units of four bytes: behind the number of timers and
+  // the flag that says that the queue is open.
+  enum Index {
+    kOldest,
+    kOldestPsn,
+    kNext,
+    kNextPsn,
+    kPacket,
+    kFresh,
+    kFreshPsn,
+    kFetched,
+    kPosted
+  };
+  static constexpr std::size_t kIndices = sizeof(std::uint32_t) + 1;
+
+  std::vector<std::byte> save() {
+    std::vector<std::byte> to;
+    Archive ar(to);
+    ar.timers(context.timers);
+    half.state(ar);
+    EXPECT_TRUE(ar.ok()) << ar.error();
+    return to;
+  }
+  // What another half says of the state after this change.
+  std::string load(std::vector<std::byte> state,
+                   std::initializer_list<std::pair<Index, std::uint32_t>> changes) {
+    for (const auto& [index, value] : changes)
+      std::memcpy(&state[kIndices + index * sizeof(value)], &value, sizeof(value));
+    Requester other(qp);
+    Archive ar{std::span<const std::byte>(state)};
+    ar.timers(context.timers);
+    other.state(ar);
+    return ar.error().substr(0, ar.error().find(" ("));
+  }
+};
+
+// A retransmission would read beyond the inline payload.
+TEST_F(SavedRequester, TheOldestPsnIsInAWqe) {
+  post(send_inline(pattern(4)));
+  EXPECT_THAT(psns(turn()), ElementsAre(100));
+  const auto state = save();
+  EXPECT_EQ(load(state, {}), "");
+  for (const std::uint32_t psn : {99U, 101U, 102U, 1000U})
+    EXPECT_EQ(load(state, {{kOldestPsn, psn}}), "the oldest PSN of a send queue is wrong") << psn;
+  EXPECT_EQ(load(state, {{kFreshPsn, 102}}), "the PSNs of a send queue have no end");
+}
+
+TEST_F(SavedRequester, NothingIsSentBeyondWhatHasBegun) {
+  post(write({data.sge(0, 3 * kMtu)}, peer));
+  (void)turn();
+  const auto state = save();
+  EXPECT_EQ(load(state, {}), "");
+  EXPECT_EQ(load(state, {{kOldestPsn, 102}}), "");
+  EXPECT_EQ(load(state, {{kOldestPsn, 103}}), "the oldest PSN of a send queue is wrong");
+  EXPECT_EQ(load(state, {{kNext, 0}, {kPacket, 3}}), "a send queue is past the end of a message");
+  EXPECT_EQ(load(state, {{kNext, 0}, {kPacket, 2}, {kNextPsn, 101}}),
+            "a send queue is inconsistent");
+  ack(102);
+  EXPECT_EQ(load(save(), {{kOldestPsn, 102}}), "a send queue waits for nothing");
+}
+
+// In each state of a QP.
+TEST_F(SavedRequester, TheIndicesAreInOrder) {
+  post_sends(3);
+  (void)turn();
+  for (const auto qp_state :
+       std::to_array<std::uint8_t>({TERN_QPS_RTS, TERN_QPS_SQD, TERN_QPS_ERR})) {
+    qp.set_state(qp_state);
+    if (qp_state == TERN_QPS_ERR) half.stop();
+    const auto state = save();
+    EXPECT_EQ(load(state, {}), "");
+    for (const auto& [index, value] :
+         std::initializer_list<std::pair<Index, std::uint32_t>>{{kNext, 4},
+                                                                {kNext, 0xffffffff},
+                                                                {kFetched, 4},
+                                                                {kPosted, 2},
+                                                                {kPosted, 1000},
+                                                                {kFresh, 4}}) {
+      EXPECT_EQ(load(state, {{index, value}}), "the indices of a send queue are out of order")
+          << index << ' ' << value;
+    }
+  }
+}
+
+TEST_F(SavedRequester, OnlyAQueueThatSendsHasATimer) {
+  post_sends(1);
+  (void)turn();
+  const auto state = save();
+  qp.set_state(TERN_QPS_ERR);
+  EXPECT_EQ(load(state, {}), "a timer is wrong");
+}
+
+// The slice of a flush may end anywhere.
+TEST_F(SavedRequester, AFlushInProgress) {
+  post(write({data.sge(0, 100 * kMtu)}, peer));
+  post_sends(8);
+  (void)turn(10 * kMtu);
+  qp.set_state(TERN_QPS_ERR);
+  half.stop();
+  for (unsigned i = 0; i < 9; ++i) {
+    EXPECT_EQ(load(save(), {}), "") << i;
+    std::uint32_t allowance = 1;
+    (void)half.flush(allowance);
+    EXPECT_EQ(qp.sends.size(), i + 1);
+  }
+  EXPECT_EQ(load(save(), {}), "");
 }
 
 }  // namespace
