@@ -640,9 +640,8 @@ bool Responder::transmit(std::uint32_t& allowance) {
   while (!out_.empty()) {
     if (allowance == 0) return true;
     Out& out = out_.front();
-    const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
-    if (answers && resources_[out.resource].first != out.first) {
-      out_.pop();  // another request has the slot by now
+    if (is_stale(out)) {
+      out_.pop();
       continue;
     }
     switch (out.kind) {

@@ -79,6 +79,11 @@ class Responder : public ConnectedReceiver {
   };
 
   void start_answers();
+  // Whether another request has the resource of an answer by now.
+  [[nodiscard]] bool is_stale(const Out& out) const {
+    const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
+    return answers && resources_[out.resource].first != out.first;
+  }
   void resources_state(Archive& ar);
   void answers_state(Archive& ar);
   [[nodiscard]] bool admit(const Packet& packet);

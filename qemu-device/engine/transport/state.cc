@@ -193,21 +193,29 @@ void Responder::answers_state(Archive& ar) {
   bool ready = out_.capacity() != 0;
   ar(ready);
   if (ar.reading() && ready) start_answers();
-  std::uint32_t left = ar.count(out_.size(), out_.capacity());
-  for (std::uint32_t i = 0; i < left && ar.ok(); ++i) {
+  // Writing, answers that transmit() would drop are left out.
+  std::uint32_t stale = 0;
+  for (std::uint32_t i = 0; !ar.reading() && i < out_.size(); ++i) stale += is_stale(out_[i]);
+  const std::uint32_t left = ar.count(out_.size() - stale, out_.capacity());
+  for (std::uint32_t i = 0; i < left + stale && ar.ok(); ++i) {
+    if (!ar.reading() && is_stale(out_[i])) continue;
     Out& out = ar.reading() ? out_.push() : out_[i];
     ar(out.kind, out.syndrome, out.resource, out.psn, out.first, out.msn, out.packet, out.start);
     if (!ar.require(out.kind <= Answer::kDone, "an answer has a wrong kind")) return;
     if (out.kind == Answer::kAck || out.kind == Answer::kNak) continue;
-    if (!ar.require(out.resource < resources_.size(), "an answer belongs to no request")) return;
+    if (!ar.require(out.resource < resources_.size() && !is_stale(out),
+                    "an answer belongs to no request"))
+      return;
     const Resource& r = resources_[out.resource];
     ar.require(out.kind != Answer::kRead ||
                    (r.op == Op::kReadRequest && out.packet < r.psns && out.start <= out.packet),
                "an answer is past the end of its request");
   }
   ar(pending_nak_);
+  // Nothing arrives in ERR.
   ar.require(pending_nak_ <= PendingNak::kRnr &&
-                 (!ready || out_.room() != 0 || pending_nak_ != PendingNak::kNone),
+                 (!ready || out_.room() != 0 || pending_nak_ != PendingNak::kNone ||
+                  qp_.state() == TERN_QPS_ERR),
              "there is no room for a NAK");
 }
 

@@ -3,7 +3,9 @@
 #include "transport/responder.h"
 
 #include <string>
+#include <vector>
 
+#include "core/archive.h"
 #include "transport/tests/halves.h"
 
 namespace tern {
@@ -449,6 +451,27 @@ TEST_F(ResponderTest, AResponseStopsAtAnAbsentPage) {
   deliver(read);
   deliver(writing(202, Op::kWriteOnly, 8, 8));
   EXPECT_THAT(answers(), ElementsAre("only 201", "ack 202"));
+}
+
+// ---- saved state ----
+
+// The peer repeats a request whose answer it has not got, and a later one takes its resource.
+TEST_F(ResponderTest, AnAnswerThatWouldBeDroppedIsNotSaved) {
+  qp.attributes().max_dest_rd_atomic = 1;
+  restart();
+  deliver(reading(200, 8));
+  EXPECT_THAT(answers(), ElementsAre("only 200"));
+  deliver(reading(200, 8));
+  deliver(adding(201, 1));
+  std::vector<std::byte> state;
+  Archive to(state);
+  half.state(to);
+  ASSERT_TRUE(to.finish()) << to.error();
+  half.reset();
+  Archive from{std::span<const std::byte>(state)};
+  half.state(from);
+  ASSERT_TRUE(from.finish()) << from.error();
+  EXPECT_THAT(answers(), ElementsAre("atomic 201"));
 }
 
 }  // namespace
