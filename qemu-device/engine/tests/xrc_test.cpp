@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "tests/mini_driver.h"
@@ -833,6 +834,41 @@ TEST_F(XrcTest, ResetOfTheDeviceEndsAllOfIt) {
   const tern_rsp_objects none = b.objects();
   EXPECT_EQ(none.xrcd | none.srq | none.qp | none.cq | none.pd, 0U);
   EXPECT_EQ(none.page_entries, 0U);
+}
+
+// A saved state may name any SRQ. One without a domain has no CQ.
+TEST_F(XrcTest, AMessageOfASavedStateIsForAnSrqOfTheDomain) {
+  TestSrq& plain = b.create_srq();
+  slow();
+  p.post(1);
+  ini->post(send({src.sge(0, 60000)}).to_srq(p.number()));
+  ASSERT_TRUE(sim.run_until([&] { return p.srq.taken() == 1; }));
+  sim.pass = [](unsigned, std::span<const std::byte>) { return false; };
+  while (!b.device.datapath.effects->empty()) ASSERT_TRUE(sim.step());
+  std::vector<std::byte> state;
+  std::string error;
+  ASSERT_TRUE(b.device.save(state, error)) << error;
+  // The SRQ of the message, and whose keys it uses.
+  const auto bytes_of = [&](const TestSrq& srq) {
+    const SrqRef ref = b.device.registry.srqs.find(srq.number())->ref();
+    std::vector<std::byte> bytes;
+    const auto put = [&](const auto& value) {
+      const auto more = std::as_bytes(std::span(&value, 1));
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    };
+    put(ref.number);
+    put(ref.serial);
+    put(p.pd);
+    put(false);
+    put(tgt->number());
+    return bytes;
+  };
+  const auto found = std::ranges::search(state, bytes_of(p.srq));
+  ASSERT_FALSE(found.empty());
+  std::ranges::copy(bytes_of(plain), found.begin());
+  ASSERT_TRUE(b.device.load(state, error)) << error;
+  EXPECT_EQ(tgt->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_FALSE(p.cq.poll());
 }
 
 }  // namespace

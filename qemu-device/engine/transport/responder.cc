@@ -140,7 +140,7 @@ bool Responder::holds_request() const {
 
 Srq* Responder::srq() const {
   const auto* const xrc = std::get_if<XrcTarget>(&target_);
-  return xrc != nullptr ? qp_.context().find_srq(xrc->srq()) : nullptr;
+  return xrc != nullptr ? XrcTarget::find(qp_, xrc->srq()) : nullptr;
 }
 
 // Takes a receive WQE for the message of `packet` unless one is held.

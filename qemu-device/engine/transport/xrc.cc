@@ -17,8 +17,14 @@ std::optional<Accessor> XrcTarget::admit(const Connection& qp, const Packet& pac
   return keys_of(qp, srq_);
 }
 
+// A saved state may refer to any SRQ.
+Srq* XrcTarget::find(const Connection& qp, const SrqRef& ref) {
+  Srq* const srq = qp.context().find_srq(ref);
+  return srq != nullptr && srq->xrcd() == qp.xrcd() ? srq : nullptr;
+}
+
 std::optional<Accessor> XrcTarget::keys_of(const Connection& qp, const SrqRef& ref) {
-  const Srq* const owner = qp.context().find_srq(ref);
+  const Srq* const owner = find(qp, ref);
   if (owner == nullptr) return std::nullopt;
   Accessor keys = owner->owner();
   keys.qp = qp.number();

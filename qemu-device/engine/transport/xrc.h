@@ -22,6 +22,8 @@ class XrcTarget {
                                               bool begins, bool held);
   // Returns the keys of requests that refer to `ref`, or nothing if the SRQ is gone.
   [[nodiscard]] static std::optional<Accessor> keys_of(const Connection& qp, const SrqRef& ref);
+  // Returns the SRQ that a request refers to, or null if it is gone.
+  [[nodiscard]] static Srq* find(const Connection& qp, const SrqRef& ref);
   // The SRQ of the message.
   [[nodiscard]] const SrqRef& srq() const { return srq_; }
   void state(Archive& ar);
