@@ -12,7 +12,8 @@ namespace tern {
 void Context::schedule_state(Archive& ar, Qp& qp) {
   auto& lane_ = *static_cast<DataPath*>(this);
   (void)ar.member(qp.ready, {&lane_.ready_});
-  (void)ar.member(qp.notifying, {&lane_.notifying_});
+  const bool notifies = ar.member(qp.notifying, {&lane_.notifying_});
+  ar.require(!notifies || qp.route() != nullptr, "a QP notifies nobody");
 }
 
 void DataPath::state(Archive& ar) {
