@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "control/admin.h"
 #include "control/admin_commands.h"
@@ -271,12 +272,12 @@ void Registry::qps_state(Archive& ar, const Lanes& lanes) {
   });
   const auto left = ar.count(withheld_qpns_.size(), config.max_qp, sizeof(std::uint32_t));
   withheld_qpns_.resize(left);
-  std::set<std::uint32_t> seen;
+  std::vector<bool> withheld = qps.withheld();
   for (std::uint32_t& number : withheld_qpns_) {
     ar(number);
-    if (ar.reading() &&
-        !ar.require(qps.withheld(number) && seen.insert(number).second, "a QP number is not free"))
+    if (!ar.require(number < withheld.size() && withheld[number], "a QP number is not free"))
       return;
+    withheld[number] = false;
   }
 }
 

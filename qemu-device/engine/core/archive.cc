@@ -136,8 +136,8 @@ bool Archive::timers_complete() {
 void Archive::group(LaneMember& member, Context& lane) {
   std::uint32_t number = 0;
   if (!reading()) {
-    number =
-        static_cast<std::uint32_t>(std::ranges::find(groups_, member.group_) - groups_.begin());
+    const auto next = static_cast<std::uint32_t>(groups_.size());
+    number = numbers_.try_emplace(member.group_.get(), next).first->second;
   }
   raw(&number, sizeof(number));
   if (!require(number <= groups_.size(), "there is no such group")) return;

@@ -3,7 +3,6 @@
 // references find nothing for as long as possible.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -23,9 +22,7 @@ class Numbers {
   [[nodiscard]] std::uint32_t used() const { return used_; }
 
   [[nodiscard]] std::uint32_t limit() const { return limit_; }
-  [[nodiscard]] bool is_free(std::uint32_t number) const {
-    return std::ranges::find(free_, number) != free_.end();
-  }
+  [[nodiscard]] const std::deque<std::uint32_t>& free() const { return free_; }
 
   // A number must be left.
   std::uint32_t take() {

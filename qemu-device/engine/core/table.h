@@ -104,10 +104,12 @@ class Table {
     if (ar.require(slots_.size() <= numbers_.used(), "an object has a number that was never used"))
       slots_.resize(numbers_.used());
   }
-  // Whether erase() has withheld the number.
-  [[nodiscard]] bool withheld(std::uint32_t number) const {
-    const std::uint32_t at = number - first_;
-    return at >= reserved_ && at < slots_.size() && !slots_[at] && !numbers_.is_free(at);
+  // Tells for each number below end() whether erase() has withheld it.
+  [[nodiscard]] std::vector<bool> withheld() const {
+    std::vector<bool> flags(end());
+    for (std::uint32_t at = reserved_; at < slots_.size(); ++at) flags[first_ + at] = !slots_[at];
+    for (const std::uint32_t at : numbers_.free()) flags[first_ + at] = false;
+    return flags;
   }
 
   template <class F>
