@@ -165,14 +165,19 @@ std::uint32_t tern_runner_reset(TernRunner* r) {
   return r->runner.generation();
 }
 
-void* tern_runner_save(TernRunner* r, size_t* len) try {
-  const std::vector<std::byte> state = r->runner.save();
-  void* const copy = std::malloc(state.size());
-  if (copy == nullptr) return nullptr;
+void* tern_runner_save(TernRunner* r, size_t* len, char* error, size_t error_len) try {
+  std::vector<std::byte> state;
+  std::string why;
+  void* const copy = r->runner.save(state, why) ? std::malloc(state.size()) : nullptr;
+  if (copy == nullptr) {
+    tern::capi::copy_text(why.empty() ? "there is no memory" : why, error, error_len);
+    return nullptr;
+  }
   std::memcpy(copy, state.data(), state.size());
   *len = state.size();
   return copy;
-} catch (const std::exception&) {
+} catch (const std::exception& e) {
+  tern::capi::copy_text(e.what(), error, error_len);
   return nullptr;
 }
 

@@ -151,9 +151,10 @@ void tern_runner_update_polling(TernRunner *r);
 void tern_runner_set_present(TernRunner *r, bool present);
 /*
  * The state of the device, while the machine is stopped: len bytes that the
- * caller frees with free(). Returns NULL if memory runs out.
+ * caller frees with free(). If that fails, returns NULL and writes the reason to
+ * error (error_len bytes).
  */
-void *tern_runner_save(TernRunner *r, size_t *len);
+void *tern_runner_save(TernRunner *r, size_t *len, char *error, size_t error_len);
 /*
  * Continues from the state of a device with the same properties, before the
  * machine runs. If the state is wrong, returns false, resets the device and

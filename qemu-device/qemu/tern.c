@@ -614,16 +614,21 @@ static int tern_pre_save(void *opaque)
 {
     TernState *s = opaque;
     size_t len = 0;
+    char why[256];
 
     if (s->removed) {
         error_report("tern: a device that was removed cannot migrate");
         return -EBUSY;
     }
-    s->state = tern_runner_save(s->runner, &len);
+    s->state = tern_runner_save(s->runner, &len, why, sizeof(why));
+    if (!s->state) {
+        error_report("tern: %s", why);
+        return -EINVAL;
+    }
     s->state_len = len;
-    if (!s->state || s->state_len != len) {
+    if (s->state_len != len) {
         tern_post_save(s);
-        return -ENOMEM;
+        return -EFBIG;
     }
     return 0;
 }

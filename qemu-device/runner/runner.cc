@@ -378,17 +378,16 @@ void Runner::set_awake(bool awake) {
   follow_link();
 }
 
-std::vector<std::byte> Runner::save() {
-  lock();
+bool Runner::save(std::vector<std::byte>& to, std::string& error) {
+  const std::scoped_lock locked(*this);
   collect();
-  std::vector<std::byte> state = engine_.save();
+  if (!engine_.save(to, error)) return false;
   for (std::size_t i = 0; i < kVectorWords; ++i) {
     const std::uint64_t word = vectors_[i] | collected_vectors_[i];
     const auto bytes = std::as_bytes(std::span(&word, 1));
-    state.insert(state.end(), bytes.begin(), bytes.end());
+    to.insert(to.end(), bytes.begin(), bytes.end());
   }
-  unlock();
-  return state;
+  return true;
 }
 
 bool Runner::load(std::span<const std::byte> state, std::string& error) {

@@ -157,8 +157,9 @@ class Runner {
   // `present` is false after a surprise removal: frames for the function are lost.
   void set_present(bool present) { present_ = present; }
   // Device::save() with the interrupts that are not delivered yet, while the machine is stopped.
-  // Frames that were not sent are lost for a device that is loaded, as on a wire.
-  [[nodiscard]] std::vector<std::byte> save();
+  // Frames that were not sent are lost for a device that is loaded, as on a wire. On an error
+  // returns false, with the reason in `error`.
+  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error);
   // Device::load(), before the machine runs. On an error returns false, with the reason in `error`.
   [[nodiscard]] bool load(std::span<const std::byte> state, std::string& error);
   // Called as requested by Host::schedule() and Host::arm().

@@ -309,7 +309,7 @@ void Adapter::power_changed(bool bus_master, bool awake) {
   for (const auto& lane : lanes_) lane->runner().set_awake(awake);
 }
 
-std::vector<std::byte> Adapter::save() { return runner().save(); }
+bool Adapter::save(std::vector<std::byte>& to, std::string& why) { return runner().save(to, why); }
 
 bool Adapter::load(std::span<const std::byte> state, std::string& why) {
   const bool loaded = runner().load(state, why);

@@ -105,7 +105,7 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   void memory_removed(const GuestMemory::Region& region) override;
   void reset() override;
   void power_changed(bool bus_master, bool awake) override;
-  std::vector<std::byte> save() override;
+  bool save(std::vector<std::byte>& to, std::string& why) override;
   bool load(std::span<const std::byte> state, std::string& why) override;
   void attached() override;
   void detached() override;

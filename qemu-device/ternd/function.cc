@@ -272,7 +272,11 @@ bool Function::migrate(int to) {
       pause();
       const auto contents = space_.contents();
       std::vector<std::byte> state(contents.begin(), contents.end());
-      std::ranges::copy(owner_.save(), std::back_inserter(state));
+      std::string why = "it is too large";
+      if (!owner_.save(state, why) || state.size() > MigrationStream::kMostState) {
+        owner_.log(LOG_WARNING, ("the state cannot be saved: " + why).c_str());
+        return false;
+      }
       stream_.save(std::move(state));
       return true;
     }

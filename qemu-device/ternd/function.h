@@ -41,7 +41,7 @@ class FunctionOwner {
   // The DMA permission or the power state in config space has changed.
   virtual void power_changed(bool bus_master, bool awake) = 0;
   // The state of the device for a migration, while it sleeps.
-  virtual std::vector<std::byte> save() = 0;
+  virtual bool save(std::vector<std::byte>& to, std::string& why) = 0;
   // Returns false if the state is refused, with the reason in `why`.
   virtual bool load(std::span<const std::byte> state, std::string& why) = 0;
   virtual void attached() = 0;

@@ -73,8 +73,9 @@ class AdminTest : public testing::Test {
   // The device goes on from its own state, as another one would.
   void save_and_load() {
     device.datapath.effects->clear();
+    std::vector<std::byte> state;
     std::string error;
-    EXPECT_TRUE(device.load(device.save(), error)) << error;
+    EXPECT_TRUE(device.save(state, error) && device.load(state, error)) << error;
   }
 
   // ---- the queue ----

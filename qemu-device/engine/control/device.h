@@ -114,9 +114,10 @@ class Device {
   void unshare();
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
-  // Returns the state of the device and its objects, but not the bytes of device memory. The host
-  // has taken all effects, and ended all bursts.
-  [[nodiscard]] std::vector<std::byte> save();
+  // Appends the state of the device and its objects to `to`, but not the bytes of device memory.
+  // The host has taken all effects, and ended all bursts. On an error returns false, with the
+  // reason in `error`.
+  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error);
   // Makes this device what another one was when it was saved. It must be configured alike, have the
   // same device memory and DMA memory, and a clock that goes on. Link, speed and polling are as
   // they were. On an error returns false, with the reason in `error`, and the device is reset.
@@ -166,6 +167,7 @@ class Device {
     for (unsigned i = 0; i < lanes(); ++i) f(lane(i));
   }
   void state(Archive& ar);
+  [[nodiscard]] bool archive(Archive& ar, std::string& error);
   void properties_state(Archive& ar) const;
   void ring_own(std::uint64_t offset, std::uint32_t value);
   [[nodiscard]] bool ring(DataPath& lane, std::uint32_t uar, std::uint32_t value);

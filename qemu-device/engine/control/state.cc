@@ -2,7 +2,7 @@
 // Saved state of a device: the order of its parts. Lists come before their members, and objects
 // before those that refer to them.
 #include <algorithm>
-#include <cassert>
+#include <new>
 #include <set>
 #include <string>
 #include <string_view>
@@ -349,24 +349,29 @@ void Device::state(Archive& ar) {
   for (std::uint32_t& high : uar_clock_hi_) ar(high);
 }
 
-std::vector<std::byte> Device::save() {
+// Describes the state, and tells whether all is right. Memory may run out.
+bool Device::archive(Archive& ar, std::string& error) try {
+  state(ar);
+  if (ar.finish()) return true;
+  error = ar.error();
+  return false;
+} catch (const std::bad_alloc&) {
+  error = "there is not enough memory for the state of a device";
+  return false;
+}
+
+bool Device::save(std::vector<std::byte>& to, std::string& error) {
   const Alone alone(*this);
   unshare();
-  std::vector<std::byte> to;
   Archive ar(to);
-  state(ar);
-  const bool complete = ar.finish();
-  assert(complete);
-  return complete ? to : std::vector<std::byte>();
+  return archive(ar, error);
 }
 
 bool Device::load(std::span<const std::byte> from, std::string& error) {
   const Alone alone(*this);
   reset();
   Archive ar(from);
-  state(ar);
-  if (!ar.finish()) {
-    error = ar.error();
+  if (!archive(ar, error)) {
     reset();
     return false;
   }

@@ -63,8 +63,9 @@ int run_state(std::span<const std::uint8_t> bytes) {
   Play play(world, in);
   work(world, play, in);
   world.collect();
-  std::vector<std::byte> state = world.device->save();
-  if (state.empty()) violation("a device that cannot be saved");
+  std::vector<std::byte> state;
+  std::string error;
+  if (!world.device->save(state, error)) violation(("a device is not saved: " + error).c_str());
   const bool changed = change(state, in);
   if (changed) {
     // It may use any memory now, send anything, and have another place in its queue.
@@ -72,14 +73,15 @@ int run_state(std::span<const std::uint8_t> bytes) {
     host.open_dm();
     world.trust_commands = world.trust_sent = false;
   }
-  std::string error;
   if (!world.device->load(state, error)) {
     if (error.empty()) violation("a state is refused without a reason");
     if (!changed) violation(("a saved state is refused: " + error).c_str());
     world.tear_down(true);
     return 0;
   }
-  if (!changed && world.device->save() != state) violation("a loaded device has another state");
+  std::vector<std::byte> again;
+  if (!changed && (!world.device->save(again, error) || again != state))
+    violation("a loaded device has another state");
   work(world, play, in);
   if (world.enabled()) {
     for (unsigned n = 0; n < 100 && world.device->run(65536); ++n) world.collect();

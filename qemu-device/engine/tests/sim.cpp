@@ -72,7 +72,9 @@ bool SimNode::save_and_load() {
   for (unsigned i = 0; i < device.lanes(); ++i) {
     if (!device.lane(i).effects->empty()) return false;
   }
-  const std::vector<std::byte> state = device.save();
+  std::vector<std::byte> state;
+  std::string error;
+  EXPECT_TRUE(device.save(state, error)) << error;
   Config config = device.registry.config;
   config.capture = device.port.capture();
   const std::uint64_t share_from = device.datapath.share_from;
@@ -86,9 +88,10 @@ bool SimNode::save_and_load() {
   if (share_from != Context::kShareNone) device.share_payload(share_from);
   device.cut_large_frames(cut_large);
   device.datapath.blocks.set_plenty(plenty);
-  std::string error;
   EXPECT_TRUE(device.load(state, error)) << error;
-  EXPECT_EQ(device.save(), state) << "a loaded device has another state";
+  std::vector<std::byte> again;
+  EXPECT_TRUE(device.save(again, error)) << error;
+  EXPECT_EQ(again, state) << "a loaded device has another state";
   // The new device has used some.
   host.set_seed(seed);
   return true;

@@ -34,7 +34,8 @@ class SavedState : public ::testing::Test {
     }
     for (unsigned i = 0; i < 3; ++i) (void)sim.step();
     while (!a.device.datapath.effects->empty()) (void)sim.step();
-    state = a.device.save();
+    std::string error;
+    EXPECT_TRUE(a.device.save(state, error)) << error;
   }
   // A device with this configuration, and what it says of the state.
   std::string refused(const Config& config, const std::vector<std::byte>& from) {
@@ -64,6 +65,16 @@ TEST_F(SavedState, WorkGoesOn) {
   ASSERT_FALSE(state.empty());
   ASSERT_TRUE(a.save_and_load());
   for (unsigned i = 0; i < 6; ++i) EXPECT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
+}
+
+// Their frames would be lost.
+TEST_F(SavedState, EffectsThatNobodyHasTakenAreNotSaved) {
+  qa->post(send_inline(std::vector<std::byte>(8)));
+  (void)a.device.run(65536);
+  ASSERT_FALSE(a.device.datapath.effects->empty());
+  std::string error;
+  EXPECT_FALSE(a.device.save(state, error));
+  EXPECT_EQ(error, "there are effects that nobody has taken (a lane)");
 }
 
 TEST_F(SavedState, EachPropertyMustBeTheSame) {

@@ -120,9 +120,9 @@ void World::power_changed(bool bus_master, bool) {
   if (!bus_master) engine_->dma_invalidate(0, UINT64_MAX);
 }
 
-std::vector<std::byte> World::save() {
+bool World::save(std::vector<std::byte>& to, std::string& why) {
   if (EffectsBatch* const effects = engine_->take_effects()) engine_->free_effects(effects);
-  return engine_->save();
+  return engine_->save(to, why);
 }
 
 bool World::load(std::span<const std::byte> state, std::string& why) {

@@ -65,7 +65,7 @@ class World final : public FunctionOwner {
   void memory_removed(const GuestMemory::Region& region) override;
   void reset() override;
   void power_changed(bool bus_master, bool awake) override;
-  std::vector<std::byte> save() override;
+  bool save(std::vector<std::byte>& to, std::string& why) override;
   bool load(std::span<const std::byte> state, std::string& why) override;
   void attached() override;
   void detached() override;
