@@ -91,7 +91,7 @@ struct Function::Access {
     } else if (!is_write) {
       f.space_.read(at, std::as_writable_bytes(std::span(buf, count)));
     } else if (f.space_.write(at, std::as_bytes(std::span(buf, count)))) {
-      reset(ctx, VFU_RESET_PCI_FLR);
+      f.reset_function();
     } else {
       // Before the answer: software may then rely on it.
       f.sync_power();
@@ -318,13 +318,18 @@ bool Function::set_dm(const DmFile& dm) {
 int Function::fd() const { return vfu_get_poll_fd(ctx_); }
 
 void Function::reset() {
+  paused_ = false;
+  stream_.clear();
+  reset_function();
+}
+
+void Function::reset_function() {
   space_.reset();
   bus_master_ = false;
   awake_ = true;
-  paused_ = false;
-  stream_.clear();
   owner_.reset();
   for (auto& word : pending_) word.store(0);
+  if (paused_) owner_.power_changed(false, false);
 }
 
 void Function::set_removed(bool removed) {

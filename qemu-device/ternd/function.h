@@ -112,7 +112,9 @@ class Function {
   void add_migration();
   bool migrate(int to);
   bool loaded();
+  // A reset, which also ends a migration, and one by the guest, which does not.
   void reset();
+  void reset_function();
   int run();
   void raise_pending();
   void sync_power();

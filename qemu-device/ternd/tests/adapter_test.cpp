@@ -100,19 +100,7 @@ TEST_F(AdapterTest, AResetAndAnFlrEndEverything) {
   a.forget();
   a.bring_up();
   EXPECT_TRUE(enabled());
-  // FLR, in the PCI Express capability.
-  std::uint8_t at = 0;
-  EXPECT_EQ(a.client.read(Client::kConfig, PCI_CAPABILITY_LIST, &at, 1), 0);
-  for (std::uint8_t id = 0; at != 0;) {
-    ASSERT_EQ(a.client.read(Client::kConfig, at, &id, 1), 0);
-    if (id == PCI_CAP_ID_EXP) break;
-    ASSERT_EQ(a.client.read(Client::kConfig, at + 1U, &at, 1), 0);
-  }
-  ASSERT_NE(at, 0);
-  const std::uint16_t flr = PCI_EXP_DEVCTL_BCR_FLR;
-  EXPECT_EQ(a.client.write(Client::kConfig, at + static_cast<unsigned>(PCI_EXP_DEVCTL), &flr,
-                           sizeof(flr)),
-            0);
+  EXPECT_EQ(a.client.reset_function(), 0);
   EXPECT_FALSE(enabled());
   a.set_bus_master(true);
   a.forget();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "client.h"
 
+#include <linux/pci_regs.h>
 #include <linux/vfio.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -103,6 +104,19 @@ int Client::use_queues(std::uint64_t addr) {
 }
 
 int Client::reset() { return command(kReset, {}); }
+
+int Client::reset_function() {
+  std::uint8_t at = 0;
+  int error = read(kConfig, PCI_CAPABILITY_LIST, &at, 1);
+  for (std::uint8_t id = 0; error == 0 && at != 0;) {
+    error = read(kConfig, at, &id, 1);
+    if (id == PCI_CAP_ID_EXP) break;
+    if (error == 0) error = read(kConfig, at + 1U, &at, 1);
+  }
+  if (error != 0 || at == 0) return ENOENT;
+  const std::uint16_t flr = PCI_EXP_DEVCTL_BCR_FLR;
+  return write(kConfig, at + std::uint64_t{PCI_EXP_DEVCTL}, &flr, sizeof(flr));
+}
 
 int Client::set_vector(unsigned vector, int fd) {
   vfio_irq_set set{};

@@ -37,6 +37,8 @@ class Client {
   int read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len);
   int write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len);
   int reset();
+  // FLR, by the PCI Express capability.
+  int reset_function();
   // Has the adapter read its admin queues at `addr`, whatever is there. Returns the error of making
   // it a bus master.
   int use_queues(std::uint64_t addr);
