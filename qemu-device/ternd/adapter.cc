@@ -48,6 +48,9 @@ std::uint32_t link_speed(std::uint32_t port_speed) {
   return speed;
 }
 
+// Limit of the clock of an adapter that is loaded, in ns: 146 years.
+constexpr std::uint64_t kMostTime = std::uint64_t{1} << 62;
+
 AdapterConfig limited(AdapterConfig config, const Share& share) {
   limit_pages(config, share);
   return config;
@@ -82,7 +85,8 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
   make_engine();
   for (unsigned i = 0; i < engine_->lanes(); ++i) {
     Port* const first = port_.get();
-    lanes_.push_back(std::make_unique<Lane>(i, config_, *engine_, memory_, *this, fabric, first));
+    lanes_.push_back(
+        std::make_unique<Lane>(i, config_, *engine_, memory_, clock_, *this, fabric, first));
     if (first == nullptr) port_.reset(&home().port());
   }
   port_->set_policy(config_.port);
@@ -309,10 +313,51 @@ void Adapter::power_changed(bool bus_master, bool awake) {
   for (const auto& lane : lanes_) lane->runner().set_awake(awake);
 }
 
-bool Adapter::save(std::vector<std::byte>& to, std::string& why) { return runner().save(to, why); }
+// The state of the runner, and the time.
+bool Adapter::save(std::vector<std::byte>& to, std::string& why) {
+  if (!runner().save(to, why)) return false;
+  const std::uint64_t time = clock_.now();
+  const auto bytes = std::as_bytes(std::span(&time, 1));
+  to.insert(to.end(), bytes.begin(), bytes.end());
+  return true;
+}
 
+// Tells switches outside of the daemon where the adapter is now, by a RARP request, as QEMU does.
+void Adapter::announce() {
+  const Mac& mac = config_.engine.mac;
+  std::array<std::byte, 60> frame{};
+  const auto put = [&](std::size_t at, const auto& bytes) {
+    std::ranges::copy(std::as_bytes(std::span(bytes)),
+                      frame.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  std::ranges::fill(std::span(frame).first(6), std::byte{0xff});
+  put(6, mac);
+  // Ethernet type; hardware and protocol with the lengths of their addresses; operation.
+  put(12, std::to_array<std::uint8_t>({0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3}));
+  put(22, mac);
+  put(32, mac);
+  (void)port_->send(WireFrame(std::span<const std::byte>(frame)), clock_ns());
+}
+
+// The rules of faults are the administrator's: those of the state are not.
 bool Adapter::load(std::span<const std::byte> state, std::string& why) {
-  const bool loaded = runner().load(state, why);
+  std::uint64_t time = 0;
+  if (state.size() < sizeof(time)) {
+    why = "it is too short";
+    return false;
+  }
+  std::memcpy(&time, state.last(sizeof(time)).data(), sizeof(time));
+  if (time > kMostTime) {
+    why = "its time is wrong";
+    return false;
+  }
+  const std::string rules = faults();
+  clock_.set(time);
+  const bool loaded = runner().load(state.first(state.size() - sizeof(time)), why);
+  std::string refused;
+  const Access access(*this);
+  if (!engine_->set_faults(rules, refused)) log(LOG_ERR, refused.c_str());
+  if (loaded) announce();
   home().request(Lane::kDeliver);
   return loaded;
 }
@@ -335,6 +380,7 @@ void Adapter::detached() {
   {
     const Access access(*this);
     for (const auto& lane : lanes_) lane->drop_frames();
+    clock_.reset();
   }
   fresh_ = renew_memory();
   if (!fresh_)
@@ -361,7 +407,7 @@ void Adapter::log(int priority, const char* message) {
 }
 
 void Adapter::capture(const runner::Host::Frame& frame) {
-  if (capture_) capture_->add(frame.time, frame.bytes);
+  if (capture_) capture_->add(clock_.host_time(frame.time), frame.bytes);
 }
 
 // ---- within call() ----

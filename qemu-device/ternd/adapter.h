@@ -126,6 +126,7 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   void start_lanes() override;
 
   void make_engine();
+  void announce();
   void log_events(Descriptor file);
   void make_function(Descriptor listener);
   bool renew_memory();
@@ -144,7 +145,8 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   Files files_;
   DeviceMemory dm_;
   GuestMemory memory_;
-  EngineHost engine_host_{memory_, *this};
+  AdapterClock clock_;
+  EngineHost engine_host_{memory_, clock_, *this};
   std::unique_ptr<Device> engine_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   OwnedPort port_;

@@ -25,7 +25,8 @@ class EngineHost final : public Host {
     virtual void start_lanes() = 0;
   };
 
-  EngineHost(const GuestMemory& memory, Lanes& lanes) : memory_(memory), lanes_(lanes) {}
+  EngineHost(const GuestMemory& memory, const AdapterClock& clock, Lanes& lanes)
+      : memory_(memory), clock_(clock), lanes_(lanes) {}
 
   [[nodiscard]] const GuestMemory& memory() const { return memory_; }
 
@@ -35,7 +36,7 @@ class EngineHost final : public Host {
   void unmap(std::span<std::byte>, bool, std::uint64_t) override {}
   void ram_written(std::span<std::byte>) override {}
   void dm_written(std::span<std::byte>) override {}
-  Nanos now() override { return clock_ns(); }
+  Nanos now() override { return clock_.now(); }
   std::uint64_t random() override {
     std::uint64_t value = 0;
     // Up to 256 bytes are returned whole once the kernel's generator is initialised.
@@ -47,6 +48,7 @@ class EngineHost final : public Host {
 
  private:
   const GuestMemory& memory_;
+  const AdapterClock& clock_;
   Lanes& lanes_;
 };
 

@@ -46,10 +46,11 @@ constexpr auto kPatienceTimer = static_cast<std::size_t>(runner::Host::Timer::kP
 }  // namespace
 
 Lane::Lane(unsigned number, const AdapterConfig& config, Device& engine, const GuestMemory& memory,
-           LaneOwner& owner, Switch& fabric, Port* first)
+           const AdapterClock& clock, LaneOwner& owner, Switch& fabric, Port* first)
     : number_(number),
       engine_(engine),
       memory_(memory),
+      clock_(clock),
       owner_(owner),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
       wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
@@ -127,8 +128,8 @@ void Lane::ring(std::uint64_t offset, std::uint32_t value) {
 
 void Lane::hold() {
   // Commands that follow each other must not keep the thread from its turn.
-  for (const std::uint64_t until = now() + kMaxGrace;
-       waits_.load(std::memory_order_relaxed) && now() < until;)
+  for (const std::uint64_t until = clock_ns() + kMaxGrace;
+       waits_.load(std::memory_order_relaxed) && clock_ns() < until;)
     std::this_thread::yield();
   held_.store(true, std::memory_order_relaxed);
   turn_.lock();
@@ -239,7 +240,7 @@ bool Lane::work() {
 }
 
 bool Lane::run_timers() {
-  const std::uint64_t time = turn_at_ = now();
+  const std::uint64_t time = turn_at_ = clock_ns();
   bool any = false;
   for (const Timer timer : {Timer::kEngine, Timer::kPatience}) {
     std::uint64_t& deadline = deadlines_[static_cast<std::size_t>(timer)];
@@ -279,7 +280,7 @@ void Lane::look() {
 void Lane::sleep(std::uint64_t until) {
   const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer],
                                       retry_at_, frame_due_, timer_at_});
-  const std::uint64_t time = now();
+  const std::uint64_t time = clock_ns();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
   // A producer that enqueues from here on sees sleeping_ and wakes this thread. Others that request
@@ -308,7 +309,7 @@ void Lane::drop_frames() {
 
 // ---- the runner's host ----
 
-std::uint64_t Lane::now() { return clock_ns(); }
+std::uint64_t Lane::now() { return clock_.now(); }
 
 void Lane::schedule(Call call) {
   requests_.fetch_or(call == Call::kDeliver ? kDeliver : kTakeFrames, std::memory_order_relaxed);
@@ -325,14 +326,14 @@ void Lane::capture(const Frame& frame) {
 }
 
 runner::Host::Sent Lane::send(const Frame& frame) {
-  const Port::Sent sent =
-      frame.lane == Effects::kNoLane
-          ? port_.send(frame.wire(), frame.time, frame.batch)
-          : port_.send_to_lane(frame.lane, frame.wire(), frame.time, frame.batch);
+  const std::uint64_t time = clock_.host_time(frame.time);
+  const Port::Sent sent = frame.lane == Effects::kNoLane
+                              ? port_.send(frame.wire(), time, frame.batch)
+                              : port_.send_to_lane(frame.lane, frame.wire(), time, frame.batch);
   if (port_.divided() && frame.mss != 0) engine_.cut_large_frames(kCutFrames);
   if (sent == Port::Sent::kTaken) return Sent::kTaken;
   // The watchdog may then discard it.
-  retry_at_ = now() + Switch::kWatchdog;
+  retry_at_ = clock_ns() + Switch::kWatchdog;
   return Sent::kBlocked;
 }
 

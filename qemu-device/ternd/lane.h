@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "adapter_config.h"
+#include "clock.h"
 #include "control/device.h"
 #include "descriptor.h"
 #include "guest_memory.h"
@@ -51,7 +52,7 @@ class Lane final : public PortUser, public runner::Host {
   // `first`: the adapter's port; null for lane 0, which makes it. Throws std::system_error and
   // std::length_error.
   Lane(unsigned number, const AdapterConfig& config, Device& engine, const GuestMemory& memory,
-       LaneOwner& owner, Switch& fabric, Port* first);
+       const AdapterClock& clock, LaneOwner& owner, Switch& fabric, Port* first);
   ~Lane() override = default;
 
   [[nodiscard]] Port& port() { return port_; }
@@ -109,7 +110,7 @@ class Lane final : public PortUser, public runner::Host {
   void trace(Event event, std::uint64_t a, std::uint64_t b) override;
   void capture(const Frame& frame) override;
   void arm(Timer timer, std::uint64_t at) override {
-    deadlines_[static_cast<std::size_t>(timer)] = at;
+    deadlines_[static_cast<std::size_t>(timer)] = clock_.host_time(at);
   }
   void disarm(Timer timer) override { deadlines_[static_cast<std::size_t>(timer)] = UINT64_MAX; }
   void raise(unsigned vector) override { owner_.raise(*this, vector); }
@@ -136,6 +137,7 @@ class Lane final : public PortUser, public runner::Host {
   const unsigned number_;
   Device& engine_;
   const GuestMemory& memory_;
+  const AdapterClock& clock_;
   LaneOwner& owner_;
   Descriptor epoll_;
   Descriptor wake_;  // an eventfd

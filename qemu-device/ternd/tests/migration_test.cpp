@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -41,6 +42,23 @@ struct MigrationTest : PairFixture {
     EXPECT_EQ(b->client.enter(Client::kResuming), 0);
     if (const int error = b->client.load(state)) return error;
     return b->client.enter(Client::kRunning);
+  }
+  // The clock of machine b's adapter.
+  std::uint64_t clock() {
+    const std::uint64_t low = b->reg_read(TERN_REG_CLOCK_LO);
+    return std::uint64_t{b->reg_read(TERN_REG_CLOCK_HI)} << 32 | low;
+  }
+  void set_link(unsigned id, bool up) {
+    EXPECT_TRUE(adapter(id).call([&] { adapter(id).set_link(up); }));
+  }
+  void set_faults(unsigned id, const std::string& rules) {
+    EXPECT_TRUE(adapter(id).call([&] { EXPECT_EQ(adapter(id).set_faults(rules), ""); }));
+  }
+  // Without the counts.
+  std::string faults(unsigned id) {
+    std::string rules;
+    EXPECT_TRUE(adapter(id).call([&] { rules = adapter(id).faults(); }));
+    return rules.substr(0, rules.find("  #"));
   }
 
   static constexpr char kProperties[] = ",lanes=1,migration=on,dm-size=1M";
@@ -122,6 +140,66 @@ TEST_F(MigrationTest, WrongStatesAreRefused) {
   EXPECT_EQ(b->client.reset(), 0);
   b->client.connect(path(2));
   expect_usable(3);
+}
+
+// The hosts started at different times: the first adapter's clock is an hour ahead of the second's.
+TEST_F(MigrationTest, TheClockGoesOn) {
+  constexpr std::uint64_t kHour = 3'600'000'000'000;
+  const std::uint64_t before = clock();
+  std::vector<std::byte> state = save();
+  // The time is at the end of the state.
+  const auto change_time = [&](auto&& change) {
+    std::uint64_t size = 0;
+    std::uint64_t time = 0;
+    std::memcpy(&size, state.data(), sizeof(size));
+    std::memcpy(&time, &state[size], sizeof(time));
+    time = change(time);
+    std::memcpy(&state[size], &time, sizeof(time));
+  };
+  change_time([](std::uint64_t time) { return time + kHour; });
+  EXPECT_EQ(load(3, state), 0);
+  EXPECT_GE(clock(), before + kHour);
+  exchange(*qb, *qa, 1);
+  // A request is lost, and the next host repeats it.
+  set_link(1, false);
+  qb->post(64);
+  qb->ring();
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  state = save();
+  set_link(1, true);
+  add(4, kProperties);
+  EXPECT_EQ(load(4, state), 0);
+  ASSERT_TRUE(qb->drain());
+  EXPECT_EQ(qb->failed(), 0U);
+  EXPECT_GE(clock(), before + kHour);
+  exchange(*qa, *qb, 2);
+  change_time([](std::uint64_t) { return UINT64_MAX; });
+  EXPECT_EQ(load(3, state), EINVAL);
+}
+
+// A hypervisor sets none for whoever comes next.
+TEST_F(MigrationTest, RulesOfFaultsStayWithTheHost) {
+  set_faults(2, "drop tx nth=1000000");
+  set_faults(3, "drop rx nth=1000000");
+  const std::vector<std::byte> state = save();
+  EXPECT_EQ(load(3, state), 0);
+  EXPECT_EQ(faults(3), "drop rx nth=1000000");
+  EXPECT_EQ(load(2, std::span(state).first(state.size() - 1)), EINVAL);
+  EXPECT_EQ(faults(2), "drop tx nth=1000000");
+}
+
+// Otherwise it would run with an empty device, or while the hypervisor takes it for stopped.
+TEST_F(MigrationTest, AResetByTheGuestDoesNotEndAMigration) {
+  const std::vector<std::byte> state = save();
+  b->use(path(3));
+  EXPECT_EQ(b->client.enter(Client::kResuming), 0);
+  EXPECT_EQ(b->client.reset_function(), 0);
+  EXPECT_EQ(b->client.enter(Client::kRunning), EINVAL) << "nothing was loaded";
+  EXPECT_EQ(b->client.enter(Client::kResuming), 0);
+  EXPECT_EQ(b->client.reset_function(), 0);
+  EXPECT_EQ(b->client.load(state), 0);
+  EXPECT_EQ(b->client.enter(Client::kRunning), 0);
+  exchange(*qa, *qb, 1);
 }
 
 TEST_F(MigrationTest, DirtyPagesAreRefused) {
