@@ -40,7 +40,7 @@ wait
 # Soft-RoCE fails rules: the page counts.
 netdev=$netdev sh ./judge >judge.log
 check judge sh -c '[ $(grep -cE "^(not )?ok " judge.log) -gt 300 ] && [ -s rxe0.html ]'
-check remove dpkg --purge tern-dkms ibverbs-provider-tern verbs-judge
+check remove dpkg --purge tern-dkms libtern1 verbs-judge
 check removed sh -c '! modinfo tern && [ ! -e /etc/libibverbs.d/tern.driver ]'
 sync
 systemctl poweroff
