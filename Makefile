@@ -26,7 +26,7 @@ help:
 	@echo 'make format      format C++ and Python, as make check demands'
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
-	@echo 'make deb         Debian packages of the drivers (DKMS), the provider, ternd and verbs-judge, in build/deb'
+	@echo 'make deb         Debian packages of the drivers (DKMS, and built for Debian'\''s kernels), the provider, ternd and verbs-judge, in build/deb'
 	@echo 'make bundle      an archive that boots machines with tern on any x86-64 Linux: build/tern-bundle-VERSION-x86_64.tar.zst'
 	@echo 'make container   the same as a container image: build/tern-container-VERSION.tar'
 	@echo 'make docs        Documentation/ as a site with search, in build/docs'
