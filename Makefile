@@ -7,7 +7,7 @@ BASE ?= HEAD^
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check format modules \
-	modules_install deb docs export-linux export-rdma-core clean bench bench-full bench-check \
+	modules_install deb apt docs export-linux export-rdma-core clean bench bench-full bench-check \
 	bench-bundle bundle container
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
 	@echo 'make deb         Debian packages of the drivers (DKMS, and built for Debian'\''s kernels), the provider, ternd and verbs-judge, in build/deb'
+	@echo 'make apt         the packages as a repository for a web server, in build/apt'
 	@echo 'make bundle      an archive that boots machines with tern on any x86-64 Linux: build/tern-bundle-VERSION-x86_64.tar.zst'
 	@echo 'make container   the same as a container image: build/tern-container-VERSION.tar'
 	@echo 'make docs        Documentation/ as a site with search, in build/docs'
@@ -83,6 +84,9 @@ modules modules_install:
 
 deb:
 	@lab/host-setup && packaging/make-deb
+
+apt: deb
+	@packaging/make-apt
 
 bundle:
 	@lab/host-setup && packaging/make-bundle
