@@ -433,6 +433,7 @@ void Steering::state(Archive& ar) {
     flows.emplace_back(made.get(), cmd);
     return made;
   });
+  if (!ar.ok()) return;  // the last one may be gone
   std::ranges::sort(flows, {}, [](const auto& f) { return f.first->sequence; });
   for (auto& [flow, cmd] : flows) {
     if (!ar.require(s.link(*flow, cmd) == TERN_ST_OK, "there are too many flows")) return;

@@ -3,8 +3,11 @@
 // shown by the storm (StormSelf.SavingChangesNothing), and by all tests with TERN_SAVES=N.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -120,6 +123,28 @@ TEST_F(SavedState, EveryPartIsRefused) {
   auto longer = state;
   longer.push_back(std::byte{0});
   EXPECT_EQ(refused(config, longer), "the state is too long (the end)");
+}
+
+// Flows are linked in the order of their creation, when all are known.
+TEST_F(SavedState, AFlowThatIsCutOff) {
+  TestQp& raw = a.create_qp({.type = TERN_QPT_RAW});
+  raw.connect();
+  const tern_cmd_create_flow cmd{.dest_id = le(raw.number()),
+                                 .counter = le(TERN_NO_COUNTER),
+                                 .kind = TERN_FLOW_MULTICAST,
+                                 .dest = TERN_DEST_QP,
+                                 .port = 1,
+                                 .flags = TERN_FLOW_F_CONTINUE};
+  ASSERT_EQ(a.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_OK);
+  while (!a.device.datapath.effects->empty()) ASSERT_TRUE(sim.step());
+  state.clear();
+  std::string error;
+  ASSERT_TRUE(a.device.save(state, error)) << error;
+  const auto bytes = std::as_bytes(std::span(&cmd, 1));
+  const auto found = std::ranges::search(state, bytes.first(offsetof(tern_cmd_create_flow, flags)));
+  ASSERT_FALSE(found.empty());
+  for (auto end = found.end(); end < found.begin() + sizeof(cmd) + 16; ++end)
+    (void)refused(a.device.registry.config, {state.begin(), end});
 }
 
 // The fuzz target `state` does the same for longer.
