@@ -115,24 +115,7 @@ check data across ibv_rc_pingpong -d tern0 -g 1 -n 50 -c -- ibv_rc_pingpong -d t
 port=7174
 check cm across rping -s -a 10.77.9.0 -C 3 -v -- rping -c -a 10.77.9.0 -C 3 -v
 
-qps() { # N WANTED: makes QPs in container N until that fails or there are so many, prints the number
-	podman exec -i "c$1" python3 - "$1" "$2" <<'END'
-import sys
-from pyverbs.cq import CQ
-from pyverbs.device import Context
-from pyverbs.pd import PD
-from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPCap, QPInitAttr
-context = Context(name="tern" + sys.argv[1])
-pd, cq, made = PD(context), CQ(context, 8), []
-try:
-    while len(made) < int(sys.argv[2]):
-        made.append(QP(pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=1, max_recv_wr=1))))
-    print(len(made))
-except PyverbsRDMAError as e:
-    print(len(made), e.error_code)
-END
-}
+qps() { podman exec -i "c$1" python3 - "tern$1" "$2" <"${0%/*}/qps.py"; } # N WANTED: in container N
 limited() {
 	local found
 	found=$(qps 0 1000)

@@ -20,26 +20,7 @@ echo +rdma >$cgroup/cgroup.subtree_control
 mkdir -p $cgroup/limited
 echo "tern0 hca_handle=2 hca_object=40" >$cgroup/limited/rdma.max
 
-# qps WANTED: makes QPs until that fails or there are so many, prints their number, and the error's
-# if there was one.
-qps() {
-	python3 - "$1" <<'END'
-import sys
-from pyverbs.cq import CQ
-from pyverbs.device import Context
-from pyverbs.pd import PD
-from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPCap, QPInitAttr
-context = Context(name="tern0")
-pd, cq, made = PD(context), CQ(context, 8), []
-try:
-    while len(made) < int(sys.argv[1]):
-        made.append(QP(pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=1, max_recv_wr=1))))
-    print(len(made))
-except PyverbsRDMAError as e:
-    print(len(made), e.error_code)
-END
-}
+qps() { python3 "${0%/*}/qps.py" tern0 "$1"; } # WANTED
 limited() { (echo $BASHPID >$cgroup/limited/cgroup.procs && qps 1000); }
 
 before=$(tern-objects)
