@@ -13,7 +13,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <new>
 #include <system_error>
 #include <utility>

@@ -155,7 +155,7 @@ class Archive {
   std::uint32_t placed_ = 0;                 // members of the list being written
   std::map<const TimerQueue*, std::vector<TimerOf>> timers_;
   std::vector<std::shared_ptr<LaneGroup>> groups_;
-  std::map<const LaneGroup*, std::uint32_t> numbers_;  // of groups_, writing
+  std::map<const LaneGroup*, std::uint32_t> numbers_;  // writing: places in groups_
 };
 
 }  // namespace tern
