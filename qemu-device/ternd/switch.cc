@@ -422,7 +422,7 @@ std::uint64_t random_seed() {
 Switch::Switch()
     : clock_([] { return clock_ns(); }),
       seed_(random_seed()),
-      entries_(std::make_unique<std::array<Entry, kEntries>>()) {
+      table_(std::make_unique<std::array<Bucket, kBuckets>>()) {
   for (unsigned i = 0; i < kMaxQueues; ++i) stations_[i].owner = kMaxQueues + i;
 }
 
@@ -487,12 +487,16 @@ std::uint64_t Switch::hash(std::uint64_t key) const {
   return x ^ x >> 31;
 }
 
+// The two buckets that may hold an address.
+std::array<Switch::Bucket*, 2> Switch::buckets(std::uint64_t key) const {
+  const std::uint64_t x = hash(key);
+  return {&(*table_)[x % kBuckets], &(*table_)[(x >> 32) % kBuckets]};
+}
+
 Switch::Entry* Switch::lookup(std::uint64_t key) const {
-  const std::uint64_t first = hash(key);
-  for (std::size_t i = 0; i < kProbes; ++i) {
-    Entry& entry = (*entries_)[(first + i) % kEntries];
-    if (entry.key.load(std::memory_order_acquire) == key) return &entry;
-  }
+  for (Bucket* const bucket : buckets(key))
+    for (Entry& entry : *bucket)
+      if (entry.key.load(std::memory_order_acquire) == key) return &entry;
   return nullptr;
 }
 
@@ -530,15 +534,31 @@ void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
   insert(key, port, seconds);
 }
 
+// Finds room in the emptier one of an address's buckets. Returns null if both are full.
+Switch::Entry* Switch::room(std::uint64_t key, std::uint32_t seconds) const {
+  Entry* best = nullptr;
+  std::size_t most = 0;
+  for (Bucket* const bucket : buckets(key)) {
+    Entry* first = nullptr;
+    std::size_t free = 0;
+    for (Entry& entry : *bucket) {
+      if (usable(entry, entry.owner.load(kRelaxed), seconds)) continue;
+      if (free++ == 0) first = &entry;
+    }
+    if (free > most) {
+      best = first;
+      most = free;
+    }
+    if (free > kWays / 2) break;  // lookups begin with the first bucket
+  }
+  return best;
+}
+
 void Switch::insert(std::uint64_t key, const Port& port, std::uint32_t seconds) {
   Stations& stations = stations_[port.number_];
   const std::lock_guard lock(learning_);
   Entry* entry = lookup(key);
-  const std::uint64_t first = hash(key);
-  for (std::size_t i = 0; entry == nullptr && i < kProbes; ++i) {
-    Entry& other = (*entries_)[(first + i) % kEntries];
-    if (!usable(other, other.owner.load(kRelaxed), seconds)) entry = &other;
-  }
+  if (entry == nullptr) entry = room(key, seconds);
   if (entry == nullptr) {
     stations.more.store(true, kRelaxed);
     return;
@@ -557,12 +577,15 @@ void Switch::sweep(const Port& port, std::uint32_t seconds) {
   Stations& stations = stations_[port.number_];
   const std::lock_guard lock(learning_);
   stations.swept.store(seconds, kRelaxed);
-  for (Entry& entry : *entries_) {
-    const std::uint64_t owner = entry.owner.load(kRelaxed);
-    if (owner != stations.owner.load(kRelaxed) || !later(seconds, entry.seen.load(kRelaxed), kAge))
-      continue;
-    uncount(owner);
-    entry.owner.store(0, kRelaxed);
+  for (Bucket& bucket : *table_) {
+    for (Entry& entry : bucket) {
+      const std::uint64_t owner = entry.owner.load(kRelaxed);
+      if (owner != stations.owner.load(kRelaxed) ||
+          !later(seconds, entry.seen.load(kRelaxed), kAge))
+        continue;
+      uncount(owner);
+      entry.owner.store(0, kRelaxed);
+    }
   }
 }
 

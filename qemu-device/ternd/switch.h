@@ -283,9 +283,10 @@ class Switch {
  private:
   friend class Port;
   static constexpr unsigned kMaxQueues = kMaxPorts + kMaxLanePorts;
-  // Half of the table holds all addresses of all guests.
-  static constexpr std::size_t kEntries = std::size_t{2} * kMaxPorts * kMaxAddresses;
-  static constexpr std::size_t kProbes = 8;
+  // The addresses of all guests fill half of the table. An address is in one of two buckets: with
+  // this choice, both are hardly ever full while others have room.
+  static constexpr std::size_t kWays = 8;
+  static constexpr std::size_t kBuckets = std::size_t{2} * kMaxPorts * kMaxAddresses / kWays;
   // A port that always sends from new addresses causes at most one search for old ones in this many
   // seconds.
   static constexpr std::uint32_t kSweep = 10;
@@ -295,6 +296,7 @@ class Switch {
     std::atomic<std::uint64_t> owner = 0;  // Stations::owner of the port
     std::atomic<std::uint32_t> seen = 0;   // in seconds
   };
+  using Bucket = std::array<Entry, kWays>;
   // State of a port's stations.
   struct Stations {
     // The port's number, and above it how often its addresses were forgotten: earlier entries are
@@ -306,7 +308,9 @@ class Switch {
   };
 
   [[nodiscard]] std::uint64_t hash(std::uint64_t key) const;
+  [[nodiscard]] std::array<Bucket*, 2> buckets(std::uint64_t key) const;
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
+  [[nodiscard]] Entry* room(std::uint64_t key, std::uint32_t seconds) const;
   [[nodiscard]] bool owned(std::uint64_t owner) const {
     return owner != 0 && stations_[owner % kMaxQueues].owner.load() == owner;
   }
@@ -338,7 +342,7 @@ class Switch {
   std::function<std::uint64_t()> clock_;
   const std::uint64_t seed_;  // guests choose the keys
   std::mutex learning_;
-  std::unique_ptr<std::array<Entry, kEntries>> entries_;
+  std::unique_ptr<std::array<Bucket, kBuckets>> table_;
   std::array<Stations, kMaxQueues> stations_;
 };
 

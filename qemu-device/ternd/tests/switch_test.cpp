@@ -206,6 +206,26 @@ TEST_F(SwitchTest, AStationCannotKeepOthersOutOfTheTable) {
   for (const Bytes& f : stations) EXPECT_EQ(fabric.find(address_of(f), 0), &port(0));
 }
 
+TEST_F(SwitchTest, TheTableHoldsTheAddressesOfAllGuests) {
+  add(Switch::kMaxPorts);
+  const auto of = [](unsigned guest, unsigned i) {
+    return from_station(guest * Switch::kMaxAddresses + i);
+  };
+  const auto each = [&](const auto& use) {
+    for (unsigned guest = 0; guest < Switch::kMaxPorts; ++guest)
+      for (unsigned i = 0; i < Switch::kMaxAddresses; ++i) use(guest, of(guest, i));
+  };
+  each([&](unsigned guest, Bytes f) {
+    std::copy_n(f.begin() + 6, 6, f.begin());  // to itself: no other port takes it
+    send(guest, f);
+  });
+  unsigned unknown = 0;
+  each([&](unsigned guest, const Bytes& f) {
+    unknown += fabric.find(address_of(f), 0) != &port(guest);
+  });
+  EXPECT_EQ(unknown, 0U);
+}
+
 TEST_F(SwitchTest, OnePortCannotFillTheTable) {
   add(3);
   for (unsigned i = 0; i < 4 * Switch::kMaxAddresses; ++i) {
