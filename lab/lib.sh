@@ -132,6 +132,9 @@ copy() {
 	"$LAB/sysroot-run" rsync -rlcp "$@"
 }
 
+# Two builds of a commit are equal: no file has a path of this machine.
+PREFIX_MAP="-ffile-prefix-map=$TERN_CACHE=cache -ffile-prefix-map=$TERN_TOP=."
+
 # ninja_build NAME SOURCE [CMAKE-OPTION]... -- TARGET...: builds the targets of the CMake project
 # qemu-device/SOURCE in build/NAME.
 ninja_build() {
@@ -149,6 +152,7 @@ ninja_build() {
 	lock "$name-$(key "$TERN_TOP")"
 	[ -e "$build/build.ninja" ] ||
 		logged "$name-configure" "$LAB/sysroot-run" cmake -G Ninja -S "$source" -B "$build" \
-			-DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${options[@]}"
+			-DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+			"-DCMAKE_C_FLAGS=$PREFIX_MAP" "-DCMAKE_CXX_FLAGS=$PREFIX_MAP" "${options[@]}"
 	logged "$name" "$LAB/sysroot-run" ninja -C "$build" "$@"
 }
