@@ -66,7 +66,12 @@ bool MigrationStream::write(std::uint64_t offset, std::span<const std::byte> fro
 
 bool MigrationStream::take(std::uint64_t count) {
   if (!loading_ || count > kWindow) return false;
-  std::span<const std::byte> from = std::span(window_).first(count);
+  if (append(std::span(window_).first(count))) return true;
+  clear();  // nothing may follow
+  return false;
+}
+
+bool MigrationStream::append(std::span<const std::byte> from) {
   while (!from.empty()) {
     if (at_ == kHeader + size_ + dm_.size() && at_ >= kHeader) return false;
     // The state grows as it comes: a size alone takes no memory.

@@ -35,7 +35,8 @@ class MigrationStream {
   void load();
   // Writes the window. Returns false beyond its end.
   [[nodiscard]] bool write(std::uint64_t offset, std::span<const std::byte> from);
-  // Takes the first bytes of the window. Returns false if that are too many.
+  // Takes the first bytes of the window. Returns false if that are too many: the content is wrong,
+  // and nothing may follow.
   [[nodiscard]] bool take(std::uint64_t count);
   [[nodiscard]] bool loading() const { return loading_; }
   // Whether all has been written.
@@ -49,6 +50,7 @@ class MigrationStream {
 
   // Returns the content at a position, to the end of its part.
   [[nodiscard]] std::span<std::byte> part(std::uint64_t at);
+  [[nodiscard]] bool append(std::span<const std::byte> from);
 
   std::span<std::byte> dm_;
   std::uint64_t size_ = 0;        // bytes of the whole state

@@ -142,6 +142,18 @@ TEST_F(MigrationTest, WrongStatesAreRefused) {
   expect_usable(3);
 }
 
+// What follows a size that is refused takes neither memory nor time.
+TEST(MigrationStreamTest, NothingFollowsWhatIsRefused) {
+  for (const std::uint64_t size : {std::uint64_t{1} << 60, UINT64_MAX, UINT64_MAX - 7}) {
+    MigrationStream stream({});
+    stream.load();
+    ASSERT_TRUE(stream.write(0, std::as_bytes(std::span(&size, 1))));
+    EXPECT_FALSE(stream.take(sizeof(size)));
+    EXPECT_FALSE(stream.take(MigrationStream::kWindow));
+    EXPECT_TRUE(stream.state().empty());
+  }
+}
+
 // The hosts started at different times: the first adapter's clock is an hour ahead of the second's.
 TEST_F(MigrationTest, TheClockGoesOn) {
   constexpr std::uint64_t kHour = 3'600'000'000'000;
