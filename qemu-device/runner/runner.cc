@@ -378,10 +378,10 @@ void Runner::set_awake(bool awake) {
   follow_link();
 }
 
-bool Runner::save(std::vector<std::byte>& to, std::string& error) {
+bool Runner::save(std::vector<std::byte>& to, std::string& error, std::size_t most) {
   const std::scoped_lock locked(*this);
   collect();
-  if (!engine_.save(to, error)) return false;
+  if (!engine_.save(to, error, most)) return false;
   for (std::size_t i = 0; i < kVectorWords; ++i) {
     const std::uint64_t word = vectors_[i] | collected_vectors_[i];
     const auto bytes = std::as_bytes(std::span(&word, 1));

@@ -159,7 +159,8 @@ class Runner {
   // Device::save() with the interrupts that are not delivered yet, while the machine is stopped.
   // Frames that were not sent are lost for a device that is loaded, as on a wire. On an error
   // returns false, with the reason in `error`.
-  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error);
+  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error,
+                          std::size_t most = SIZE_MAX);
   // Device::load(), before the machine runs. On an error returns false, with the reason in `error`.
   [[nodiscard]] bool load(std::span<const std::byte> state, std::string& error);
   // Called as requested by Host::schedule() and Host::arm().

@@ -315,7 +315,7 @@ void Adapter::power_changed(bool bus_master, bool awake) {
 
 // The state of the runner, and the time.
 bool Adapter::save(std::vector<std::byte>& to, std::string& why) {
-  if (!runner().save(to, why)) return false;
+  if (!runner().save(to, why, MigrationStream::kMostState)) return false;
   const std::uint64_t time = clock_.now();
   const auto bytes = std::as_bytes(std::span(&time, 1));
   to.insert(to.end(), bytes.begin(), bytes.end());

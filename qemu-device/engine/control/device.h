@@ -116,8 +116,9 @@ class Device {
   void reset();
   // Appends the state of the device and its objects to `to`, but not the bytes of device memory.
   // The host has taken all effects, and ended all bursts. On an error returns false, with the
-  // reason in `error`.
-  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error);
+  // reason in `error`; more than `most` bytes in `to` are one.
+  [[nodiscard]] bool save(std::vector<std::byte>& to, std::string& error,
+                          std::size_t most = SIZE_MAX);
   // Makes this device what another one was when it was saved. It must be configured alike, have the
   // same device memory and DMA memory, and a clock that goes on. Link, speed and polling are as
   // they were. On an error returns false, with the reason in `error`, and the device is reset.

@@ -360,10 +360,10 @@ bool Device::archive(Archive& ar, std::string& error) try {
   return false;
 }
 
-bool Device::save(std::vector<std::byte>& to, std::string& error) {
+bool Device::save(std::vector<std::byte>& to, std::string& error, std::size_t most) {
   const Alone alone(*this);
   unshare();
-  Archive ar(to);
+  Archive ar(to, most);
   return archive(ar, error);
 }
 

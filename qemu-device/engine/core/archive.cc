@@ -14,6 +14,7 @@ void Archive::fail(std::string_view why) {
 
 void Archive::raw(void* data, std::size_t size) {
   if (!reading()) {
+    if (!ok() || size > most_ - to_->size()) return fail("the state is too large");
     const auto* const from = static_cast<const std::byte*>(data);
     to_->insert(to_->end(), from, from + size);
     return;

@@ -27,8 +27,9 @@ namespace tern {
 
 class Archive {
  public:
-  // Writes to `to`.
-  explicit Archive(std::vector<std::byte>& to) : to_(&to) {}
+  // Writes to `to`, which may get `most` bytes long.
+  explicit Archive(std::vector<std::byte>& to, std::size_t most = SIZE_MAX)
+      : to_(&to), most_(most) {}
   // Reads `from`.
   explicit Archive(std::span<const std::byte> from) : from_(from) {}
   Archive(const Archive&) = delete;
@@ -147,6 +148,7 @@ class Archive {
   [[nodiscard]] bool timers_complete();
 
   std::vector<std::byte>* to_ = nullptr;
+  std::size_t most_ = 0;
   std::span<const std::byte> from_;
   std::string error_;
   const char* section_ = "the header";

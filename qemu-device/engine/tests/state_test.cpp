@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Saved states: which are refused, and why. That a device continues as if nothing had happened is
 // shown by the storm (StormSelf.SavingChangesNothing), and by all tests with TERN_SAVES=N.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,6 +64,16 @@ class SavedState : public ::testing::Test {
   TestMr* far;
   std::vector<std::byte> state;
 };
+
+TEST_F(SavedState, MayNotExceedALimit) {
+  std::vector<std::byte> to;
+  std::string error;
+  EXPECT_TRUE(a.device.save(to, error, state.size())) << error;
+  to.clear();
+  EXPECT_FALSE(a.device.save(to, error, state.size() - 1));
+  EXPECT_THAT(error, ::testing::HasSubstr("too large"));
+  EXPECT_LT(to.size(), state.size());
+}
 
 TEST_F(SavedState, WorkGoesOn) {
   ASSERT_FALSE(state.empty());
