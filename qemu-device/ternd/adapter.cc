@@ -80,6 +80,7 @@ class Adapter::Access {
 Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files)
     : config_(limited(config, share)),
       regions_(share.regions),
+      mapped_(share.mapped),
       files_(std::move(files)),
       dm_(config.engine.dm_size) {
   make_engine();
@@ -137,6 +138,7 @@ void Adapter::make_function(Descriptor listener) {
   options.space.vectors = config_.engine.num_vectors;
   options.space.link_speed = link_speed(config_.engine.link_speed);
   options.regions = regions_;
+  options.mapped = mapped_;
   options.migration = config_.migration;
   function_ =
       std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);

@@ -141,7 +141,7 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   }
 
   const AdapterConfig config_;
-  const std::size_t regions_;
+  const std::size_t regions_, mapped_;
   Files files_;
   DeviceMemory dm_;
   GuestMemory memory_;

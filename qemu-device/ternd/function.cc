@@ -203,7 +203,7 @@ Function::Function(Descriptor listener, const Options& options, const DmFile& dm
       vfu_realize_ctx(ctx_) != 0) {
     fail("PCI function");
   }
-  vfu_setup_dma_limit(ctx_, options_.regions);
+  vfu_setup_dma_limit(ctx_, options_.regions, options_.mapped);
 }
 
 Function::~Function() { close(); }

@@ -63,6 +63,7 @@ class Function {
   struct Options {
     ConfigSpace::Options space;
     std::size_t regions = SIZE_MAX;  // of guest memory, at a time
+    std::size_t mapped = SIZE_MAX;   // their bytes
     bool migration = false;          // whether the hypervisor may save and load it
   };
 

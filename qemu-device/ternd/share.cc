@@ -33,6 +33,9 @@ constexpr std::uint64_t kOwnDescriptors = 256;
 // message, sockets, files, three for each lane.
 constexpr std::uint64_t kDescriptorsEach = 157 + 3 * kMaxLanes;
 
+// Half of the addresses of a process: regions may be far larger than the memory behind them.
+constexpr std::size_t kAddresses = std::size_t{64} << 40;
+
 // Bytes of an object with its lists, rounded up.
 constexpr std::uint64_t kQp = 1280;
 constexpr std::uint64_t kCq = 512;
@@ -93,6 +96,7 @@ Share divide(const HostLimits& host, unsigned places) {
                              ") is too low for " + std::to_string(places) + " adapters");
   }
   return {.regions = std::min({mappings, descriptors, kMostRegions}),
+          .mapped = kAddresses / places,
           .memory = host.memory / places};
 }
 

@@ -13,6 +13,7 @@ struct AdapterConfig;
 // The share of one adapter.
 struct Share {
   std::size_t regions = SIZE_MAX;  // of guest memory: each is a mapping and a descriptor
+  std::size_t mapped = SIZE_MAX;   // bytes of address space for them
   std::uint64_t memory =
       UINT64_MAX;  // bytes that its guest can make the engine allocate, and device memory
 };
