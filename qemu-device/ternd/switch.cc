@@ -362,6 +362,7 @@ Port::Sent Port::divide(Passing passing, const std::optional<T>& train) {
                 .time = now,
                 .bytes = packet.size()};
     one.frame.inside = frame.inside;
+    one.may_block = passing.may_block;
     one.lane = passing.lane;
     if (send_one(one) == Sent::kBlocked) return Sent::kBlocked;
   }

@@ -118,9 +118,14 @@ class Port {
   // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
   // passed, or another one instead. `batch`: the frame's batch, if its bytes may stay in place. A
   // frame that leaves through an uplink gets its ICRC; a train is divided for it, for policies, and
-  // where it would be copied.
-  Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr) {
-    return send({.frame = frame, .batch = batch, .time = now, .bytes = frame.bytes.size()});
+  // where it would be copied. Unless it may block, a full port loses the frame.
+  Sent send(const WireFrame& frame, std::uint64_t now, EffectsBatch* batch = nullptr,
+            bool may_block = true) {
+    return send({.frame = frame,
+                 .batch = batch,
+                 .time = now,
+                 .bytes = frame.bytes.size(),
+                 .may_block = may_block});
   }
   // The same for a frame to another lane of the user.
   Sent send_to_lane(unsigned lane, const WireFrame& frame, std::uint64_t now, EffectsBatch* batch);

@@ -167,19 +167,38 @@ bool Uplink::run_faults() {
 // no more.
 bool Uplink::take_in() {
   for (unsigned i = 0; i < kBurst; ++i) {
-    if (!has_room_.load(std::memory_order_seq_cst)) return i != 0;
+    const bool out_of_patience = waits_since_ != 0 && clock_ns() >= retry_at_;
+    if (!out_of_patience && !has_room_.load(std::memory_order_seq_cst)) return i != 0;
     if (frame_.empty()) {
       frame_ = incoming();
       if (frame_.empty()) return i != 0;
       frame_time_ = clock_ns();
     }
     has_room_.store(false, std::memory_order_seq_cst);
-    if (port_->send(frame_, frame_time_) == Port::Sent::kBlocked) return i != 0;
+    if (port_->send(frame_, frame_time_, nullptr, !out_of_patience) == Port::Sent::kBlocked) {
+      begin_wait();
+      return i != 0;
+    }
     has_room_.store(true, std::memory_order_seq_cst);
+    end_wait();
     if (capture_) capture_->add(frame_time_, frame_);
     pop_incoming();
   }
   return true;
+}
+
+void Uplink::begin_wait() {
+  if (waits_since_ != 0) return;
+  waits_since_ = clock_ns();
+  patience_ = std::min(patience_ + (waits_since_ - waited_until_), Switch::kWatchdog);
+  retry_at_ = waits_since_ + patience_;
+}
+
+void Uplink::end_wait() {
+  if (waits_since_ == 0) return;
+  waited_until_ = clock_ns();
+  patience_ -= std::min(patience_, waited_until_ - waits_since_);
+  waits_since_ = 0;
 }
 
 // Returns the next frame for the switch; empty if there is none now.
@@ -256,15 +275,13 @@ void Uplink::sleep() {
   if (!in && !frames && tasks_.empty()) {
     const std::uint64_t now = clock_ns();
     std::uint64_t until = std::min(due_, faults_ ? faults_->due() : UINT64_MAX);
-    // The switch's watchdog may discard a frame when it is offered again.
-    if (waits) until = std::min(until, now + Switch::kWatchdog);
+    if (waits) until = std::min(until, retry_at_);
     const timespec limit = timespec_of(until > now ? until - now : 0);
     const int events = (waits ? 0 : POLLIN) | (blocked_out_ ? POLLOUT : 0);
     pollfd fds[3] = {{wake_.get(), POLLIN, 0},
                      {gone_ ? -1 : host_->fd(), static_cast<short>(events), 0},
                      {gone_ ? -1 : link_->fd(), POLLIN, 0}};
-    const int ready = ppoll(fds, 3, until == UINT64_MAX ? nullptr : &limit, nullptr);
-    if (ready == 0 && waits) has_room_.store(true, std::memory_order_seq_cst);
+    (void)ppoll(fds, 3, until == UINT64_MAX ? nullptr : &limit, nullptr);
     if ((fds[0].revents & POLLIN) != 0) {
       eventfd_t value;
       eventfd_read(wake_.get(), &value);

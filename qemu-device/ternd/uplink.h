@@ -94,6 +94,8 @@ class Uplink final : public PortUser {
   void watch_link();
   bool run_faults();
   bool take_in();
+  void begin_wait();
+  void end_wait();
   [[nodiscard]] std::span<const std::byte> incoming();
   void pop_incoming();
   bool send_out();
@@ -123,6 +125,12 @@ class Uplink final : public PortUser {
   std::uint64_t due_ = UINT64_MAX;    // of the port's next frame
   std::span<const std::byte> frame_;  // offered to the switch; empty: none
   std::uint64_t frame_time_ = 0;
+  // A port that takes its frames slowly may stop those for the others half of the time at most: the
+  // uplink may wait for `patience_` ns more, which grows while it does not wait.
+  std::uint64_t patience_ = Switch::kWatchdog;
+  std::uint64_t waited_until_ = 0;
+  std::uint64_t waits_since_ = 0;  // 0: it does not wait
+  std::uint64_t retry_at_ = 0;     // if it waits: the port loses the frame then
 
   std::binary_semaphore ended_{0};
   std::thread thread_;

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <fstream>
@@ -354,6 +355,60 @@ TEST_F(UplinkTest, RulesThatTakeAWholeBurst) {
     host1->in([&] { send_raw("one", udp.make()); });
     EXPECT_EQ(sink.take(30).size(), 30U) << round;
   }
+}
+
+// A port that takes its frames slowly, or not at all, does not keep the others' from them, even if
+// these send meanwhile.
+TEST_F(UplinkTest, ASlowPortDoesNotStopTheOthers) {
+  make_veths();
+  Sink slow(fabric);
+  Sink other(fabric);
+  PortPolicy policy;
+  policy.queue = 0;  // the least
+  slow.port.set_policy(policy);
+  Uplink& one = add("packet=up1");
+  start();
+  host1->in([] { sh("echo 1 >/proc/sys/net/ipv6/conf/one/disable_ipv6"); });
+  const auto announce = [](Sink& sink, std::uint8_t station) {
+    std::vector<std::byte> frame(64);
+    frame[0] = frame[6] = std::byte{2};
+    frame[5] = std::byte{1};
+    frame[11] = std::byte{station};
+    EXPECT_EQ(sink.port.send({frame}, 1), Port::Sent::kTaken);
+    sink.port.wake_receivers();
+  };
+  const std::vector<std::byte> much = Long{false, 1000, 60000}.make();
+  std::vector<std::byte> little = Long{false, 1000, 1000}.make();
+  little[kVnet + 5] = std::byte{9};
+  for (const unsigned ms : {0U, 400U}) {
+    announce(slow, 0);
+    announce(other, 9);
+    host1->in([&] {
+      for (unsigned i = 0; i < 3; ++i) send_raw("one", much);
+      send_raw("one", little);
+    });
+    auto last = std::chrono::steady_clock::now();
+    bool arrived = false;
+    for (unsigned i = 0; i < 100 && !arrived; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      announce(other, 9);
+      for (auto f = other.port.front(1, nullptr); !f.empty(); f = other.port.front(1, nullptr)) {
+        arrived |= f.bytes[5] == std::byte{9};
+        other.port.pop();
+      }
+      const auto now = std::chrono::steady_clock::now();
+      if (ms == 0 || now - last < std::chrono::milliseconds(ms)) continue;
+      last = now;
+      slow.port.pop();
+      slow.port.release();
+    }
+    EXPECT_TRUE(arrived) << ms;
+    EXPECT_GT(slow.port.counters().out_discards, 0U);
+    slow.take(1);
+    slow.port.release();
+  }
+  expect_nothing_lost();
+  EXPECT_EQ(one.overruns(), 0U);
 }
 
 // What has no virtio-net header, or one that cannot be served, is counted.
