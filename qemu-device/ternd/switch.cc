@@ -524,13 +524,15 @@ void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
   }
   const unsigned most =
       port.kind_.load(kRelaxed) == Port::Kind::kGuest ? kMaxAddresses : kMaxUplinkAddresses;
-  const bool moves = owned(owner);
-  if (!moves && stations.learned.load(kRelaxed) >= most) {
+  if (stations.learned.load(kRelaxed) >= most) {
     stations.more.store(true, kRelaxed);
     // Without the lock: a port that always sends from new addresses would keep it from the others.
-    if (!later(seconds, stations.swept.load(kRelaxed), kSweep)) return;
-    sweep(port, seconds);
-    if (stations.learned.load(kRelaxed) >= most) return;
+    if (later(seconds, stations.swept.load(kRelaxed), kSweep)) sweep(port, seconds);
+    if (stations.learned.load(kRelaxed) >= most) {
+      // Flooded frames reach the station here.
+      if (owned(owner)) forget_station(key);
+      return;
+    }
   }
   insert(key, port, seconds);
 }
@@ -571,6 +573,14 @@ void Switch::insert(std::uint64_t key, const Port& port, std::uint32_t seconds) 
   entry->owner.store(stations.owner.load(kRelaxed), kRelaxed);
   entry->seen.store(seconds, kRelaxed);
   entry->key.store(key, std::memory_order_release);
+}
+
+void Switch::forget_station(std::uint64_t key) {
+  const std::lock_guard lock(learning_);
+  Entry* const entry = lookup(key);
+  if (entry == nullptr) return;
+  uncount(entry->owner.load(kRelaxed));
+  entry->owner.store(0, kRelaxed);
 }
 
 // Forgets the old addresses of a port.

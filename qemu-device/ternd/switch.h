@@ -324,6 +324,7 @@ class Switch {
   void forget(unsigned port);
   void learn(std::uint64_t key, const Port& port, std::uint32_t seconds);
   void insert(std::uint64_t key, const Port& port, std::uint32_t seconds);
+  void forget_station(std::uint64_t key);
   void sweep(const Port& port, std::uint32_t seconds);
   void uncount(std::uint64_t owner) {
     if (owned(owner)) stations_[owner % kMaxQueues].learned.fetch_sub(1);

@@ -39,6 +39,7 @@ struct SwitchTest : testing::Test {
   // A frame to all from one of many stations.
   static Bytes from_station(unsigned number) {
     Bytes f = frame(0xff, 1);
+    f[8] = static_cast<std::byte>(number >> 16);
     f[9] = static_cast<std::byte>(number >> 8);
     f[10] = static_cast<std::byte>(number);
     return f;
@@ -46,6 +47,7 @@ struct SwitchTest : testing::Test {
   // A frame to one of them.
   static Bytes to_station(unsigned number, unsigned from) {
     Bytes f = frame(1, from);
+    f[2] = static_cast<std::byte>(number >> 16);
     f[3] = static_cast<std::byte>(number >> 8);
     f[4] = static_cast<std::byte>(number);
     return f;

@@ -185,8 +185,28 @@ TEST_F(SwitchTest, AStationMovesToAPortThatHasManyAddresses) {
   }
   send(1, frame(0xff, 9));
   send(0, frame(0xff, 9));
-  const Bytes f = frame(0xff, 9);
-  EXPECT_EQ(fabric.find(address_of(f), 0), &port(0));
+  take(0);
+  take(1);
+  EXPECT_EQ(fabric.find(address_of(frame(0xff, 9)), 0), nullptr);
+  send(1, frame(9, 8));
+  EXPECT_EQ(take(0).size(), 1U);
+}
+
+// Two ports cannot take addresses from each other to have more together.
+TEST_F(SwitchTest, MovesCountAgainstTheLimit) {
+  add(3);
+  for (unsigned round = 0; round < 600; ++round) {
+    for (const unsigned at : {1U, 0U}) {
+      for (unsigned i = 0; i < Switch::kMaxAddresses; ++i) {
+        Bytes f = from_station(round * Switch::kMaxAddresses + i);
+        std::copy_n(f.begin() + 6, 6, f.begin());
+        send(at, f);
+        take_all();
+      }
+    }
+  }
+  send(2, frame(0xff, 9));
+  EXPECT_EQ(fabric.find(address_of(frame(0xff, 9)), 0), &port(2));
 }
 
 // These addresses meet in a table whose hash everybody knows.
