@@ -42,6 +42,8 @@
 #define TERN_RING_WRAP      UINT32_MAX
 #define TERN_WIRE_MAGIC     0x65726977 /* "wire" */
 #define TERN_WIRE_VERSION   2
+/* A peer may begin sessions at this interval, in ms. */
+#define TERN_WIRE_INTERVAL  100
 /* Ring space of the longest frame. */
 #define TERN_RING_FRAME \
     ROUND_UP(sizeof(uint32_t) + TERN_WIRE_FRAME_MAX, TERN_RING_ALIGN)
@@ -80,6 +82,8 @@ struct TernWire {
     TernWireMsg msg;            /* received so far */
     unsigned msg_len;
     QEMUBH *bh;                 /* the session began, or is to end */
+    QEMUTimer *timer;           /* handles a message that came too early */
+    int64_t next_session;       /* when one may begin, in ms */
     bool disconnect;            /* the other side must be disconnected */
     bool warned;                /* only once: a peer cannot fill the log */
 
@@ -438,6 +442,34 @@ static int tern_wire_can_read(void *opaque)
     return w->disconnect ? 0 : sizeof(w->msg) - w->msg_len;
 }
 
+/*
+ * Handles the message that was received. One that begins a session costs memory
+ * and descriptors: if it comes too early, it waits, and no other is read.
+ */
+static void tern_wire_received(TernWire *w)
+{
+    int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
+
+    if (w->msg.kind == TERN_WIRE_HELLO ||
+        (w->msg.kind == TERN_WIRE_RING && !w->own)) {
+        if (now < w->next_session) {
+            timer_mod(w->timer, w->next_session);
+            return;
+        }
+        w->next_session = now + TERN_WIRE_INTERVAL;
+    }
+    w->msg_len = 0;
+    tern_wire_handle(w);
+}
+
+static void tern_wire_due(void *opaque)
+{
+    TernWire *w = opaque;
+
+    tern_wire_received(w);
+    qemu_chr_fe_accept_input(w->chr);
+}
+
 static void tern_wire_read(void *opaque, const uint8_t *buf, int size)
 {
     TernWire *w = opaque;
@@ -445,8 +477,7 @@ static void tern_wire_read(void *opaque, const uint8_t *buf, int size)
     memcpy((uint8_t *)&w->msg + w->msg_len, buf, size);
     w->msg_len += size;
     if (w->msg_len == sizeof(w->msg)) {
-        w->msg_len = 0;
-        tern_wire_handle(w);
+        tern_wire_received(w);
     }
 }
 
@@ -455,10 +486,12 @@ static void tern_wire_event(void *opaque, QEMUChrEvent event)
     TernWire *w = opaque;
 
     if (event == CHR_EVENT_OPENED) {
+        timer_del(w->timer);
         w->msg_len = 0;
         w->disconnect = false;
         tern_wire_send(w, TERN_WIRE_HELLO, NULL, 0);
     } else if (event == CHR_EVENT_CLOSED) {
+        timer_del(w->timer);
         tern_wire_forget(w);
         tern_wire_changed(w->dev);
     }
@@ -508,6 +541,7 @@ TernWire *tern_wire_open(TernState *s, CharBackend *chr)
     w->chr = chr;
     w->bh = qemu_bh_new_guarded(tern_wire_bh, w,
                                 &DEVICE(s)->mem_reentrancy_guard);
+    w->timer = timer_new_ms(QEMU_CLOCK_REALTIME, tern_wire_due, w);
     return w;
 }
 
@@ -523,5 +557,6 @@ void tern_wire_close(TernWire *w)
     qemu_chr_fe_set_handlers(w->chr, NULL, NULL, NULL, NULL, NULL, NULL, true);
     tern_wire_forget(w);
     qemu_bh_delete(w->bh);
+    timer_free(w->timer);
     g_free(w);
 }
