@@ -89,7 +89,7 @@ struct TernWire {
 
     TernRing *own;              /* NULL: none yet */
     const TernRing *mapped;     /* the other's; NULL: none yet */
-    const TernRing *peer;       /* the same while the link is up */
+    const TernRing *peer;       /* the same until tern_wire_broken() */
     int own_fd;
     int notify_fd;              /* we are notified; while there is own */
     int notify_fd_given;        /* its other end, the peer's */
@@ -125,7 +125,7 @@ static void tern_notify(TernWire *w)
 static void tern_wire_broken(TernWire *w)
 {
     trace_tern_wire_broken(w->dev);
-    w->peer = NULL;
+    qatomic_set(&w->peer, NULL);
     qemu_bh_schedule(w->bh);
 }
 
@@ -238,7 +238,7 @@ bool tern_wire_idle(TernWire *w)
 
 bool tern_wire_is_up(const TernWire *w)
 {
-    return w->peer != NULL;
+    return qatomic_read(&w->peer) != NULL;
 }
 
 /* ---- sessions; all with the BQL ---- */
@@ -290,7 +290,8 @@ static void tern_wire_forget_peer(TernWire *w)
     const TernRing *mapped = w->mapped;
 
     tern_runner_lock(w->dev->runner);
-    w->mapped = w->peer = NULL;
+    w->mapped = NULL;
+    qatomic_set(&w->peer, NULL);
     tern_runner_unlock(w->dev->runner);
     if (mapped) {
         munmap((void *)mapped, sizeof(*mapped));
@@ -397,7 +398,8 @@ static void tern_wire_accept(TernWire *w, const int fds[2])
     tern_runner_lock(w->dev->runner);
     w->tail = w->reported_tail = 0;
     qatomic_set(&w->own->tail, 0);
-    w->mapped = w->peer = ring;
+    w->mapped = ring;
+    qatomic_set(&w->peer, ring);
     tern_runner_unlock(w->dev->runner);
     trace_tern_wire_up(w->dev);
     /* Frames may wait whose notification was sent earlier. */
@@ -508,7 +510,7 @@ static void tern_wire_bh(void *opaque)
         tern_wire_forget(w);
         qemu_chr_fe_disconnect(w->chr);
         tern_wire_changed(w->dev);
-    } else if (w->mapped && !w->peer) {
+    } else if (w->mapped && !tern_wire_is_up(w)) {
         tern_wire_warn(w, "breaks its rules");
         tern_wire_forget(w);
         tern_wire_changed(w->dev);
