@@ -259,6 +259,44 @@ TEST_F(HostileTest, InterruptsOutsideTheirRange) {
   others_work();
 }
 
+// QEMU sets the events of errors and of requests to release the device.
+TEST_F(HostileTest, OtherInterruptsAreNotVectors) {
+  Client c(path(3));
+  const Descriptor vector = checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  const Descriptor other = checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  const auto set = [&c](unsigned index, unsigned data, unsigned count,
+                        std::span<const int> fds = {}) {
+    vfio_irq_set head{};
+    head.argsz = sizeof(head);
+    head.flags = data | VFIO_IRQ_SET_ACTION_TRIGGER;
+    head.index = index;
+    head.count = count;
+    const std::byte yes[] = {std::byte{1}};
+    const auto bools = std::span(yes).first(data == VFIO_IRQ_SET_DATA_BOOL ? 1 : 0);
+    return c.command(protocol::kSetIrqs, protocol::joined(head, bools), fds);
+  };
+  const auto raised = [](const Descriptor& event) {
+    eventfd_t value = 0;
+    return eventfd_read(event.get(), &value) == 0;
+  };
+  EXPECT_EQ(c.set_vector(0, vector.get()), 0);
+  for (const unsigned index : {VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX}) {
+    const int fd = other.get();
+    EXPECT_EQ(set(index, VFIO_IRQ_SET_DATA_EVENTFD, 1, {&fd, 1}), 0);
+    for (const unsigned data : {VFIO_IRQ_SET_DATA_NONE, VFIO_IRQ_SET_DATA_BOOL}) {
+      EXPECT_EQ(set(VFIO_PCI_MSIX_IRQ_INDEX, data, 1), 0);
+      EXPECT_TRUE(raised(vector));
+      EXPECT_FALSE(raised(other));
+      EXPECT_EQ(set(index, data, 1), 0);
+      EXPECT_FALSE(raised(vector));
+      EXPECT_TRUE(raised(other));
+    }
+    EXPECT_EQ(set(index, VFIO_IRQ_SET_DATA_NONE, 0), 0);
+  }
+  EXPECT_EQ(set(VFIO_PCI_MSIX_IRQ_INDEX, VFIO_IRQ_SET_DATA_NONE, 1), 0);
+  EXPECT_TRUE(raised(vector)) << "it is left";
+}
+
 TEST_F(HostileTest, AnEventThatCannotBeRaisedBlocksNobodyElse) {
   // As an interrupt of a machine that others send to.
   const BlockedMachine m(path(3));
