@@ -25,8 +25,9 @@ class CpuClock {
   virtual bool read(CpuTimes& times) = 0;
 };
 
-// The clock of the calling thread, from /proc/thread-self/schedstat. Null if the kernel has none.
-std::unique_ptr<CpuClock> open_schedstat();
+// The clock of the calling thread: /proc/thread-self/schedstat or, if that cannot be opened, as in
+// a sandbox, one that counts all time in which the thread does not run as waited.
+std::unique_ptr<CpuClock> open_thread_clock();
 
 class Contention {
  public:

@@ -103,7 +103,7 @@ struct Config {
   bool running = true;       // the machine runs
   unsigned processors = 1;   // that the threads of the host may use; polling needs more than one
   // Called in the worker's thread.
-  std::function<std::unique_ptr<CpuClock>()> open_cpu_clock = open_schedstat;
+  std::function<std::unique_ptr<CpuClock>()> open_cpu_clock = open_thread_clock;
   Limits limits{};
 };
 

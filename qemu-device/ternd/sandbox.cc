@@ -7,6 +7,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -148,7 +149,8 @@ void enter_sandbox() {
   // memory: after its refusal the C library tries clone().
   filter.allow(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_EQ, kThread));
   filter.refuse(SCMP_SYS(clone3), ENOSYS);
-  // Their names and timers.
+  // Their processor times, names and timers.
+  filter.allow(SCMP_SYS(getrusage), SCMP_A0(SCMP_CMP_EQ, RUSAGE_THREAD));
   filter.allow(SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
   filter.allow(SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_TIMERSLACK));
   // The C library names memory if it is configured to.

@@ -2,6 +2,7 @@
 #include "contention.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <thread>
@@ -103,18 +104,35 @@ TEST_F(ContentionTest, WithoutFiguresThereIsNone) {
   EXPECT_FALSE(after(0, 1000));
 }
 
-TEST(SchedStat, CountsTheTimeThatAThreadRan) {
-  const auto clock = open_schedstat();
-  if (!clock) GTEST_SKIP() << "no /proc/thread-self/schedstat";
+void expect_to_count(CpuClock& clock) {
   CpuTimes before, after;
-  ASSERT_TRUE(clock->read(before));
+  ASSERT_TRUE(clock.read(before));
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   do {
-    ASSERT_TRUE(clock->read(after));
+    ASSERT_TRUE(clock.read(after));
   } while (after.ran - before.ran < 2 * kMs && std::chrono::steady_clock::now() < end);
   EXPECT_GE(after.ran - before.ran, 2 * kMs);
   EXPECT_GE(after.waited, before.waited);
   EXPECT_GT(after.waits, 0U);
+}
+
+TEST(ThreadClock, CountsTheTimeThatAThreadRan) { expect_to_count(*open_thread_clock()); }
+
+TEST(ThreadClock, NeedsNoFile) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto clock = open_thread_clock();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_NE(clock, nullptr);
+  expect_to_count(*clock);
+  CpuTimes before, after;
+  ASSERT_TRUE(clock->read(before));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ASSERT_TRUE(clock->read(after));
+  EXPECT_GE(after.waited - before.waited, 1 * kMs);
+  EXPECT_GT(after.waits, before.waits);
 }
 
 TEST(DoorbellRing, KeepsTheOrderAndHasAnEnd) {

@@ -17,10 +17,12 @@
 #include <thread>
 
 #include "commands.h"
+#include "contention.h"
 #include "control.h"
 #include "daemon.h"
 #include "fixture.h"
 #include "metrics.h"
+#include "sandbox.h"
 
 namespace tern::daemon {
 namespace {
@@ -274,6 +276,23 @@ TEST_F(DaemonTest, AdaptersThatDoNotRespondAreAskedTogether) {
   EXPECT_FALSE(answers[0].responds);
   EXPECT_FALSE(answers[1].responds);
   EXPECT_TRUE(answers[2].responds) << "the others do not cost it its answer";
+}
+
+// ---- the sandbox ----
+
+TEST(SandboxTest, AThreadThatComesLaterMeasuresItsTimes) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer makes calls that the filter refuses";
+#endif
+  const pid_t child = fork();
+  if (child == 0) {
+    enter_sandbox();
+    runner::CpuTimes times;
+    _exit(runner::open_thread_clock()->read(times) && times.ran != 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // ---- sockets ----
