@@ -72,6 +72,7 @@ class Lane final : public PortUser, public runner::Host {
   // PortUser
   void frames_wait() override;
   void room() override { request(kRoom); }
+  void due_changed() override { request(kTakeFrames); }
   [[nodiscard]] std::uint8_t lane_of(std::span<const std::byte> frame) const override {
     return engine_.lane_of(frame);
   }

@@ -105,7 +105,8 @@ void Port::set_link(bool up) {
 }
 
 void Port::set_policy(const PortPolicy& policy) {
-  const std::lock_guard lock(policy_mutex_);
+  std::unique_lock lock(policy_mutex_);
+  const bool changed = policy.rate != policy_.rate || policy.delay != policy_.delay;
   policy_ = policy;
   policy_.queue = std::clamp<std::uint64_t>(policy.queue, 2 * EgressQueue::kFrameMax, queue_size_);
   limit_.store(policy_.queue, kRelaxed);
@@ -113,6 +114,10 @@ void Port::set_policy(const PortPolicy& policy) {
   shaped_.store(policy_.rate != 0 || policy_.delay != 0, kRelaxed);
   chance_.store(policy_.red_max != 0 || policy_.loss > 0, kRelaxed);
   vlan_.store(policy_.vlan & frames::kVlanMask, kRelaxed);
+  if (!changed) return;
+  changes_.fetch_add(1, std::memory_order_release);
+  lock.unlock();
+  user_.load(std::memory_order_acquire)->due_changed();
 }
 
 PortPolicy Port::policy() const {
@@ -271,6 +276,9 @@ WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
   const auto [frame, time, bytes] = queue_.front();
   if (frame.empty()) return {};
   if (shaped_.load(kRelaxed)) [[unlikely]] {
+    const unsigned changes = changes_.load(std::memory_order_acquire);
+    // An old rate may have kept the wire busy for hours.
+    if (std::exchange(changes_seen_, changes) != changes) front_due_ = wire_free_ = 0;
     if (front_due_ == 0) {
       const PortPolicy policy = this->policy();
       std::uint64_t sent = time;

@@ -68,6 +68,8 @@ class PortUser {
   virtual void frames_wait() = 0;
   // Any thread. A port that blocked a frame of this user has space.
   virtual void room() = 0;
+  // Any thread. The port's rate or delay has changed: its first frame may be due earlier.
+  virtual void due_changed() { frames_wait(); }
   // Any thread: the lane that a frame is for, of a user with lanes (Switch::add_lane()).
   [[nodiscard]] virtual std::uint8_t lane_of(std::span<const std::byte> /*frame*/) const {
     return 0;
@@ -102,7 +104,7 @@ class Port {
   void set_link(bool up);
   [[nodiscard]] bool link() const { return link_.load(std::memory_order_relaxed); }
 
-  // Any thread. Applies to frames sent from now on.
+  // Any thread. Applies to frames sent from now on; rate and delay, to those that wait as well.
   void set_policy(const PortPolicy& policy);
   [[nodiscard]] PortPolicy policy() const;
   // Whether the user may read payload in the memory of other ports' users: otherwise it is copied
@@ -211,8 +213,9 @@ class Port {
   // Copies for the hot path.
   std::atomic<std::uint64_t> limit_;
   std::atomic<bool> drop_ = false;
-  std::atomic<bool> shaped_ = false;  // rate or delay
-  std::atomic<bool> chance_ = false;  // RED or loss
+  std::atomic<bool> shaped_ = false;   // rate or delay
+  std::atomic<unsigned> changes_ = 0;  // of rate or delay
+  std::atomic<bool> chance_ = false;   // RED or loss
   std::atomic<std::uint16_t> vlan_ = 0;
 
   // Each of these groups has one writer while frames flow, and cache lines of its own. The user's
@@ -221,6 +224,7 @@ class Port {
   std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0;
   std::uint64_t wire_free_ = 0;  // when the last frame will have left, at the policy's rate
   std::uint64_t front_due_ = 0;  // of the first frame; 0: not computed
+  unsigned changes_seen_ = 0;    // the two above follow these changes_
 
   // Written by the user's thread as it sends. Keeps the decision about a frame that a port blocked.
   alignas(64) std::atomic<std::uint64_t> in_frames_ = 0;

@@ -297,6 +297,28 @@ TEST_F(AdapterTest, FaultRulesAreSetAndRead) {
   EXPECT_THAT(text, testing::HasSubstr("drop"));
 }
 
+TEST_F(AdapterTest, AChangedRateEndsTheWait) {
+  make(2);
+  TestMachine& a = attach(1);
+  TestMachine& b = attach(2);
+  Qp qa(a);
+  Qp qb(b);
+  constexpr std::uint8_t kSecond = 18;
+  qa.connect(qb, kSecond);
+  qb.connect(qa, kSecond);
+  Port& port = fabric.ports()[1];
+  port.set_policy({.rate = 1});
+  qa.post(64);
+  qa.ring();
+  ASSERT_TRUE(wait_until([&] { return port.queue_length() != 0; }));
+  // Its thread finds the frame.
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(adapter(2).call([] {}));
+  EXPECT_NE(port.queue_length(), 0U);
+  port.set_policy({});
+  EXPECT_TRUE(qa.drain());
+  EXPECT_EQ(qa.failed(), 0U);
+}
+
 TEST_F(AdapterTest, ASecondDaemonRefusesAPathInUseAndTakesAStaleOne) {
   make(1);
   Switch other;

@@ -400,6 +400,37 @@ TEST_F(SwitchTest, RateAndDelayHoldFramesBack) {
   EXPECT_EQ(due, now + 108'000);
 }
 
+// A rate that is too low by mistake would hold the first frame for hours.
+TEST_F(SwitchTest, AChangedRateEndsTheWait) {
+  add(2);
+  port(1).set_policy({.rate = 1});
+  const std::uint64_t start = now;
+  send(0, frame(2, 1, 1000));
+  std::uint64_t due = 0;
+  EXPECT_TRUE(port(1).front(now, &due).empty());
+  EXPECT_EQ(due, start + 8'000 * std::uint64_t{1'000'000'000});
+  users[1].woken = 0;
+  port(1).set_policy({.rate = 1'000'000'000});
+  EXPECT_EQ(users[1].woken, 1U);
+  EXPECT_TRUE(port(1).front(now, &due).empty());
+  EXPECT_EQ(due, start + 8'000);
+  port(1).set_policy({.rate = 1});
+  EXPECT_TRUE(port(1).front(now, &due).empty());
+  port(1).set_policy({});
+  EXPECT_EQ(take(1).size(), 1U);
+  send(0, frame(2, 1, 1000));
+  port(1).set_policy({.rate = 1'000'000'000});
+  EXPECT_TRUE(port(1).front(now, &due).empty());
+  EXPECT_EQ(due, start + 8'000) << "the wire is free";
+  port(1).set_policy({.rate = 1'000'000'000, .loss = 1e-9});
+  send(0, frame(2, 1, 1000));
+  now = due;
+  ASSERT_FALSE(port(1).front(now, &due).empty());
+  port(1).pop();
+  EXPECT_TRUE(port(1).front(now, &due).empty());
+  EXPECT_EQ(due, start + 16'000) << "the rate is as before";
+}
+
 TEST_F(SwitchTest, LossIsAsProbableAsItSays) {
   add(2, std::size_t{4} << 20);
   PortPolicy policy;
