@@ -103,8 +103,9 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame,
 
 }  // namespace
 
-std::uint32_t EgressQueue::flags_of(const WireFrame& frame) {
-  return (frame.finished() ? 0 : kDeferredIcrc) | (frame.inside ? kInside : 0);
+std::uint32_t EgressQueue::flags_of(const WireFrame& frame, bool beside) {
+  return (frame.finished() ? 0 : kDeferredIcrc) | (frame.inside ? kInside : 0) |
+         (beside ? kBeside : 0);
 }
 
 // Whether a frame of `len` bytes fits below the limit.
@@ -147,22 +148,22 @@ bool EgressQueue::put_reference(const WireFrame& frame, std::size_t bytes, std::
 }
 
 bool EgressQueue::put_train(const WireFrame& frame, std::size_t bytes, std::uint64_t time,
-                            std::size_t limit, EffectsBatch& batch) {
+                            std::size_t limit, EffectsBatch& batch, bool beside) {
   assert(batch.can_hold());
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
   return fits(frame.size(), limit) &&
-         put_reference(frame, bytes, time, limit, batch, flags_of(frame));
+         put_reference(frame, bytes, time, limit, batch, flags_of(frame, beside));
 }
 
 bool EgressQueue::put(const WireFrame& frame, const FrameChange& change, std::uint64_t time,
-                      std::size_t limit, EffectsBatch* batch) {
+                      std::size_t limit, EffectsBatch* batch, bool beside) {
   std::size_t len = frame.bytes.size();
   assert(len >= frames::kEthernet && len + kTag <= kFrameMax && frame.train == 1);
   if (change.tag.kind == TagChange::Kind::kInsert) len += kTag;
   if (change.tag.kind == TagChange::Kind::kStrip) len -= kTag;
   const bool in_place = batch != nullptr && len >= kLong && !change.any();
-  std::uint32_t flags = flags_of(frame);
+  std::uint32_t flags = flags_of(frame, beside);
   if (change.icrc) flags &= ~kDeferredIcrc;
 
   const std::lock_guard lock(producers_);
@@ -229,6 +230,7 @@ EgressQueue::Waiting EgressQueue::front() {
   first.frame.bytes = {data, len};
   first.frame.icrc = (header.size & kDeferredIcrc) != 0 ? Icrc::kDeferred : Icrc::kPresent;
   first.frame.inside = (header.size & kInside) != 0;
+  first.beside = (header.size & kBeside) != 0;
   return first;
 }
 

@@ -52,15 +52,17 @@ class EgressQueue {
     WireFrame frame;
     std::uint64_t time = 0;  // when it was put
     std::size_t bytes = 0;   // on a wire: of a train, those of its packets' frames
+    bool beside = false;     // see put()
   };
 
   // Any thread. Returns false if `limit` bytes wait already, or there is no space. `batch`: the
-  // frame's batch, null if the frame must be copied.
+  // frame's batch, null if the frame must be copied. `beside`: it has not passed through the
+  // switch.
   bool put(const WireFrame& frame, const FrameChange& change, std::uint64_t time, std::size_t limit,
-           EffectsBatch* batch = nullptr);
+           EffectsBatch* batch = nullptr, bool beside = false);
   // The same for a train of `bytes` on a wire, whose batch can be held.
   bool put_train(const WireFrame& frame, std::size_t bytes, std::uint64_t time, std::size_t limit,
-                 EffectsBatch& batch);
+                 EffectsBatch& batch, bool beside = false);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
   [[nodiscard]] std::size_t length() const {
     const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
@@ -100,8 +102,10 @@ class EgressQueue {
   static constexpr std::uint32_t kReference = 1;
   static constexpr std::uint32_t kDeferredIcrc = 2;
   static constexpr std::uint32_t kInside = 4;
-  static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc | kInside;
+  static constexpr std::uint32_t kBeside = 8;
+  static constexpr std::uint32_t kFlags = kReference | kDeferredIcrc | kInside | kBeside;
   static constexpr std::size_t kAlign = alignof(std::max_align_t);
+  static_assert(kFlags < kAlign);
 
   struct Unmap {
     std::size_t bytes;
@@ -115,7 +119,7 @@ class EgressQueue {
   [[nodiscard]] static std::size_t counted(std::size_t len) {
     return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1);
   }
-  [[nodiscard]] static std::uint32_t flags_of(const WireFrame& frame);
+  [[nodiscard]] static std::uint32_t flags_of(const WireFrame& frame, bool beside);
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
   void read_consumer();

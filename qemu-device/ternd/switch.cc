@@ -261,10 +261,11 @@ Port::Outcome Port::put(Port& to, Port& from, const Passing& passing, FrameChang
                         Fate fate) {
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
   const WireFrame& frame = passing.frame;
+  const bool beside = passing.lane != nullptr;
   const bool taken =
       frame.train > 1
-          ? to.queue_.put_train(frame, passing.bytes, passing.time, limit, *passing.batch)
-          : to.queue_.put(frame, change, passing.time, limit, passing.batch);
+          ? to.queue_.put_train(frame, passing.bytes, passing.time, limit, *passing.batch, beside)
+          : to.queue_.put(frame, change, passing.time, limit, passing.batch, beside);
   if (!taken) return full(to, from, passing, fate);
   if (change.congestion) add(to.out_marked_);
   from.receivers_[to.number_ / 64] |= std::uint64_t{1} << to.number_ % 64;
@@ -273,7 +274,7 @@ Port::Outcome Port::put(Port& to, Port& from, const Passing& passing, FrameChang
 }
 
 WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
-  const auto [frame, time, bytes] = queue_.front();
+  const auto [frame, time, bytes, beside] = queue_.front();
   if (frame.empty()) return {};
   if (shaped_.load(kRelaxed)) [[unlikely]] {
     const unsigned changes = changes_.load(std::memory_order_acquire);
@@ -300,8 +301,10 @@ WireFrame Port::front(std::uint64_t now, std::uint64_t* due) {
 
 void Port::pop() {
   const EgressQueue::Waiting front = queue_.front();
-  count(out_frames_, front.frame.train);
-  count(out_bytes_, front.bytes);
+  if (!front.beside) {
+    count(out_frames_, front.frame.train);
+    count(out_bytes_, front.bytes);
+  }
   count(taken_);
   front_due_ = 0;
   queue_.pop();

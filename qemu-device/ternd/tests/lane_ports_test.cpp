@@ -116,7 +116,12 @@ TEST_F(LanePortsTest, FramesBetweenLanes) {
   EXPECT_FALSE(got.finished());
   EXPECT_EQ(got.bytes.data(), made.bytes.data()) << "not copied";
   EXPECT_EQ(take_lane(1), 1U);
-  EXPECT_EQ(port(0).counters().in_frames, 0U) << "the switch has not seen it";
+  EXPECT_EQ(lanes[2]->send_to_lane(0, {to_lane(0)}, now, nullptr), Port::Sent::kTaken);
+  EXPECT_EQ(take_lane(0), 1U);
+  const PortCounters c = port(0).counters();
+  EXPECT_EQ(c.in_frames, 0U) << "the switch has not seen it";
+  EXPECT_EQ(c.out_frames, 1U) << "the one of the constructor";
+  EXPECT_EQ(c.out_bytes, 64U);
   engine.free(made);
 }
 
