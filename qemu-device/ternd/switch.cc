@@ -77,7 +77,7 @@ NoUser& NoUser::instance() {
 void Port::begin(std::string name, PortUser& user, Kind kind) {
   for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_,
                               &out_discards_, &out_lost_, &out_marked_, &blocked_, &watchdog_,
-                              &taken_, &full_since_, &taken_when_full_}) {
+                              &taken_, &full_since_, &taken_when_full_, &stuck_since_}) {
     counter->store(0, kRelaxed);
   }
   wire_free_ = front_due_ = 0;
@@ -157,7 +157,9 @@ bool Port::stuck(std::uint64_t now) {
     full_since_.store(now, kRelaxed);
     return false;
   }
-  return now > since && now - since > Switch::kWatchdog;
+  if (now <= since || now - since <= Switch::kWatchdog) return false;
+  if (stuck_since_.exchange(since, kRelaxed) != since) add(watchdog_);
+  return true;
 }
 
 // `to`: the lane with the queue.
@@ -169,7 +171,6 @@ Port::Outcome Port::full(Port& to, Port& from, const Passing& passing, Fate fate
   }
   const std::uint64_t now = switch_.clock_();
   if (to.stuck(now)) {
-    if (now - to.full_since_.load(kRelaxed) < 2 * Switch::kWatchdog) add(to.watchdog_);
     add(to.out_discards_, passing.frame.train);
     return Outcome::kTaken;
   }

@@ -239,6 +239,7 @@ class Port {
   // Written by senders to this port, while it is full or has a policy.
   alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
   std::atomic<std::uint64_t> taken_when_full_ = 0;
+  std::atomic<std::uint64_t> stuck_since_ = 0;  // full_since_ when watchdog_ last counted
   std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for space
   std::atomic<unsigned> any_waits_ = 0;
   std::atomic<std::uint64_t> out_discards_ = 0, out_lost_ = 0, out_marked_ = 0;
