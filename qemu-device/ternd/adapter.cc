@@ -416,13 +416,8 @@ void Adapter::capture(const runner::Host::Frame& frame) {
 
 Adapter::Status Adapter::status() {
   const Access access(*this);
-  return {function_->attached(), port_->link(), memory_.bytes(), memory_.regions(),
-          engine_->info()};
-}
-
-Counters Adapter::counters() {
-  const Access access(*this);
-  return engine_->counters();
+  return {function_->attached(), port_->link(),   memory_.bytes(),
+          memory_.regions(),     engine_->info(), engine_->counters()};
 }
 
 void Adapter::set_link(bool up) {

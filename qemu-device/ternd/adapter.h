@@ -73,6 +73,7 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
     std::uint64_t memory;  // bytes that the hypervisor lets us access
     std::size_t regions;   // number of their regions
     Device::Info engine;
+    Counters counters;
   };
   [[nodiscard]] Status status();
   // Sets the link that the guest sees while a hypervisor is attached.
@@ -90,7 +91,6 @@ class Adapter final : public FunctionOwner, public LaneOwner, public EngineHost:
   // Captures all frames of this adapter from now on; null ends the capture. Returns the previous
   // capture, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
-  [[nodiscard]] Counters counters();
 
  private:
   // A call to the engine from outside, while no lane runs.

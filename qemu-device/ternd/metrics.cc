@@ -6,6 +6,7 @@
 #include <ranges>
 #include <string>
 
+#include "clock.h"
 #include "tern_hw.hpp"
 
 namespace tern::daemon {
@@ -140,21 +141,31 @@ void add_adapter(Families& out, const std::string& name, const AdapterAnswer& a)
   gauge("tern_adapter_keys", "Memory keys that exist.", a.status.engine.live_keys);
   gauge("tern_adapter_page_entries", "Page list entries that are in use.",
         static_cast<double>(a.status.engine.page_entries));
-  for (std::size_t i = 0; i < a.rdma.size(); ++i) {
+  const Counters& counters = a.status.counters;
+  for (std::size_t i = 0; i < counters.rdma.size(); ++i) {
     out.add(std::string("tern_") + kRdma[i] + "_total",
             "RDMA counter of the adapter, as the guest's `rdma statistic` shows it.", kCounter,
-            "adapter", name, static_cast<double>(a.rdma.at(i)));
+            "adapter", name, static_cast<double>(counters.rdma.at(i)));
   }
   for (const Name& n : kEthernet) {
     out.add(std::string("tern_") + n.name + "_total",
             "Ethernet counter of the adapter, as the guest's `ethtool -S` shows it.", kCounter,
-            "adapter", name, static_cast<double>(a.ethernet.at(n.index)));
+            "adapter", name, static_cast<double>(counters.eth.at(n.index)));
   }
 }
 
 }  // namespace
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
+  const std::lock_guard lock(mutex_);
+  if (const std::uint64_t now = clock_ns(); collected_.empty() || now - collected_at_ >= keep_) {
+    collected_ = collect();
+    collected_at_ = now;
+  }
+  return collected_;
+}
+
+std::vector<prometheus::MetricFamily> Metrics::collect() const {
   Families out;
   for (const AdapterAnswer& a : ask_all(parts_.adapters())) {
     const std::string& name = a.adapter->config().name;

@@ -133,11 +133,7 @@ std::vector<AdapterAnswer> ask_all(const Parts::Adapters& adapters) {
   for (std::size_t i = 0; i < adapters.size(); ++i) {
     AdapterAnswer& a = answers[i];
     a.adapter = adapters[i];
-    tickets.push_back(a.adapter->post([&a] {
-      a.status = a.adapter->status();
-      a.rdma = a.adapter->counters().rdma;
-      a.ethernet = a.adapter->counters().eth;
-    }));
+    tickets.push_back(a.adapter->post([&a] { a.status = a.adapter->status(); }));
   }
   const auto until = limit();
   for (std::size_t i = 0; i < adapters.size(); ++i) answers[i].responds = tickets[i].wait(until);

@@ -3,8 +3,6 @@
 // removed while it runs.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,7 +11,6 @@
 #include "adapter.h"
 #include "share.h"
 #include "switch.h"
-#include "tern_hw.hpp"
 #include "uplink.h"
 
 namespace tern::daemon {
@@ -75,8 +72,6 @@ struct AdapterAnswer {
   std::shared_ptr<Adapter> adapter;
   bool responds = false;  // else nothing follows
   Adapter::Status status{};
-  std::array<std::uint64_t, TERN_CNT_RDMA_NUM> rdma{};
-  std::array<std::uint64_t, TERN_ETH_CNT_NUM> ethernet{};
 };
 // Asks all at once: those that do not respond take no longer than one.
 std::vector<AdapterAnswer> ask_all(const Parts::Adapters& adapters);

@@ -14,6 +14,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <semaphore>
 #include <thread>
 
 #include "commands.h"
@@ -250,6 +251,25 @@ TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
   EXPECT_EQ(value("tern_adapter_attached", "1"), 1);
   EXPECT_GT(value("tern_port_out_frames_total", "2"), 120);
   EXPECT_EQ(value("tern_out_of_sequence_total", "2"), 0);
+}
+
+// Anybody who reaches the port may ask as often as he likes.
+TEST_F(DaemonTest, MetricsAreCollectedOnceInAWhile) {
+  make(1);
+  constexpr std::uint64_t kHour = 3'600'000'000'000;
+  const Metrics metrics(parts, kHour);
+  const auto responds = [](const Metrics& m) {
+    for (const auto& family : m.Collect())
+      if (family.name == "tern_adapter_responds") return family.metric.at(0).gauge.value != 0;
+    return false;
+  };
+  EXPECT_TRUE(responds(metrics));
+  std::binary_semaphore go{0};
+  auto stuck = adapter(1).post([&] { go.acquire(); });
+  EXPECT_TRUE(responds(metrics)) << "it was asked";
+  EXPECT_FALSE(responds(Metrics(parts)));
+  go.release();
+  EXPECT_TRUE(stuck.wait());
 }
 
 TEST_F(DaemonTest, EachMetricHasAHelpText) {

@@ -123,7 +123,7 @@ TEST_F(LanesTest, CommandsUnderTraffic) {
   std::atomic<bool> stop = false;
   std::thread control([&] {
     while (!stop) {
-      EXPECT_TRUE(adapter(1).call([&] { (void)adapter(1).counters(); }));
+      EXPECT_TRUE(adapter(1).call([&] { (void)adapter(1).status(); }));
       EXPECT_TRUE(adapter(2).call([&] { (void)adapter(2).status(); }));
     }
   });
@@ -265,7 +265,7 @@ TEST_F(LanesTest, CommandsLeaveLanesTheirTurns) {
   auto pairs = processes(*a, *b);
   std::atomic<bool> stop = false;
   std::thread control([&] {
-    while (!stop) EXPECT_TRUE(adapter(1).call([&] { (void)adapter(1).counters(); }));
+    while (!stop) EXPECT_TRUE(adapter(1).call([&] { (void)adapter(1).status(); }));
   });
   exchange_all(pairs, 10);
   stop = true;
