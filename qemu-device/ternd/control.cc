@@ -19,8 +19,10 @@ namespace tern::daemon {
 
 namespace {
 
-// Time without descriptors after which the process accepts clients again, in ns.
+// Time without descriptors or places after which the process accepts clients again, in ns.
 constexpr std::uint64_t kAcceptAgain = 100'000'000;
+// Clients that are accepted between two requests.
+constexpr unsigned kAccepts = 8;
 
 }  // namespace
 
@@ -56,19 +58,34 @@ bool Control::may_use(int socket) const {
   return std::ranges::find(in, *group_) != in.end();
 }
 
+bool Control::Client::may_go(std::uint64_t now) const {
+  return (served && output.empty()) || (!waits() && now - active >= kIdle);
+}
+
 void Control::accept_clients() {
-  for (;;) {
+  for (unsigned i = 0; i < kAccepts; ++i) {
+    // Idle connections must not keep others out, and new ones not those that wait for an answer.
+    const std::uint64_t now = clock_ns();
+    const bool full = clients_.size() >= kMaxClients;
+    const auto old =
+        std::ranges::find_if(clients_, [now](const Client& c) { return c.may_go(now); });
+    if (full && old == clients_.end()) return accept_later();
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) break;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) accept_later();
+      return;
+    }
     if (!may_use(socket.get())) continue;
-    // Idle connections must not keep others out.
-    if (clients_.size() >= kMaxClients) clients_.pop_front();
-    clients_.push_back({.socket = std::move(socket), .input = {}, .output = {}, .files = {}});
+    if (full) clients_.erase(old);
+    clients_.push_back(
+        {.socket = std::move(socket), .input = {}, .output = {}, .files = {}, .active = now});
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &clients_.back()}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, clients_.back().socket.get(), &event);
   }
-  if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
-  // The listener stays readable until then.
+}
+
+// The listener stays readable until then.
+void Control::accept_later() {
   watch(false);
   accept_at_ = clock_ns() + kAcceptAgain;
 }
@@ -97,6 +114,7 @@ bool Control::serve_client(Client& client) {
   const std::string request = client.input.substr(0, end);
   client.input.erase(0, end + 1);
   client.output = handler_(request, std::exchange(client.files, {})) + "\n";
+  client.served = true;
   return answer(client);
 }
 
@@ -106,6 +124,7 @@ bool Control::answer(Client& client) {
       send(client.socket.get(), client.output.data(), client.output.size(), MSG_NOSIGNAL);
   if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
   client.output.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+  if (sent > 0) client.active = clock_ns();
   client.writable = false;
   epoll_event event{.events = client.output.empty() ? EPOLLIN : EPOLLOUT, .data = {.ptr = &client}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.get(), &event);
@@ -117,7 +136,7 @@ int Control::serve() {
     accept_at_ = 0;
     watch(true);
   }
-  std::array<epoll_event, 8> events;
+  std::array<epoll_event, kMaxClients + 1> events;
   const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   bool accepts = false;
   for (int i = 0; i < n; ++i) {

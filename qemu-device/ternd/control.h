@@ -25,6 +25,8 @@ class Control {
   // Clients that may be connected at a time, and the length of a request.
   static constexpr std::size_t kMaxClients = 16;
   static constexpr std::size_t kMaxRequest = std::size_t{64} * 1024;
+  // Time after which a client without a request loses its place to a new one, in ns.
+  static constexpr std::uint64_t kIdle = 1'000'000'000;
 
   // Members of `group` may use it. Throws std::system_error.
   Control(const std::string& path, std::optional<gid_t> group, Handler handler);
@@ -45,17 +47,22 @@ class Control {
     std::string input;
     std::string output;  // the rest of an answer
     Files files;
+    std::uint64_t active = 0;  // when it came or took from an answer, in ns
+    bool served = false;       // a request of it was answered
     bool readable = false;
     bool writable = false;
     [[nodiscard]] bool has_request() const { return input.find('\n') != std::string::npos; }
     [[nodiscard]] bool waits() const {
       return output.empty() ? readable || has_request() : writable;
     }
+    // Whether a new client may take its place.
+    [[nodiscard]] bool may_go(std::uint64_t now) const;
   };
 
   bool may_use(int socket) const;
   void watch(bool on);
   void accept_clients();
+  void accept_later();
   static bool receive(Client& client);
   bool serve_client(Client& client);
   bool answer(Client& client);
@@ -67,8 +74,8 @@ class Control {
   Descriptor listener_;
   Descriptor epoll_;
   std::list<Client> clients_;  // in the order in which they were served
-  std::uint64_t accept_at_ =
-      0;  // not 0: the process had no descriptor for a client, and tries again then
+  // Not 0: there was no descriptor or no place for a client, and the process tries again then.
+  std::uint64_t accept_at_ = 0;
 };
 
 }  // namespace tern::daemon

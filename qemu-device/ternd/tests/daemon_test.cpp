@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -571,6 +572,7 @@ TEST(ControlTest, NoClientKeepsOthersOut) {
     idle.push_back(connect_to(path));
     control.serve();
   }
+  std::this_thread::sleep_for(std::chrono::nanoseconds(Control::kIdle));
   const std::string many = "1\n2\n3\n4\n";
   ASSERT_EQ(send(idle.back().get(), many.data(), many.size(), MSG_NOSIGNAL), 8);
   const Descriptor other = connect_to(path);
@@ -585,6 +587,31 @@ TEST(ControlTest, NoClientKeepsOthersOut) {
   EXPECT_EQ(c, 'x');
   EXPECT_LT(handled, 5U) << "it had its turn before the last request of the other one";
   EXPECT_EQ(recv(idle.front().get(), &c, 1, MSG_DONTWAIT), 0) << "the one that was idle longest";
+}
+
+// Each of the clients has a request that waits for those before it.
+TEST(ControlTest, NewClientsDoNotDropThoseThatWait) {
+  const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
+  Control control(path, std::nullopt,
+                  [](const std::string& request, const Control::Files&) { return request; });
+  std::vector<Descriptor> clients;
+  for (std::size_t i = 0; i < Control::kMaxClients; ++i) {
+    clients.push_back(connect_to(path));
+    control.serve();
+  }
+  for (const Descriptor& client : clients) ASSERT_EQ(send(client.get(), "x\n", 2, MSG_NOSIGNAL), 2);
+  std::vector<Descriptor> more;
+  sockaddr_un addr{};
+  addr.sun_family = AF_UNIX;
+  path.copy(addr.sun_path, sizeof(addr.sun_path) - 1);
+  for (int i = 0; i < 20; ++i) {
+    Descriptor s(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)connect(s.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr));
+    more.push_back(std::move(s));
+    control.serve();
+  }
+  char c = 0;
+  for (const Descriptor& client : clients) EXPECT_EQ(recv(client.get(), &c, 1, MSG_DONTWAIT), 1);
 }
 
 // ---- many adapters ----
