@@ -93,6 +93,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
   port_->set_policy(config_.port);
   port_->set_zero_copy(config_.zero_copy);
   if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
+  if (files_.events) check_file(files_.events, "the event log " + config_.events);
   if (!config_.pcap.empty() && !files_.pcap) files_.pcap = create_file(config_.pcap);
   // One hypervisor at a time: the next ones wait in connect().
   make_function(files_.listener

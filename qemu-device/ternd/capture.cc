@@ -85,7 +85,7 @@ Descriptor create_file(const std::string& path) {
   return checked(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode), path);
 }
 
-Capture::Capture(Descriptor file, std::uint64_t limit, const std::string& name) {
+void check_file(const Descriptor& file, const std::string& name) {
   struct stat status{};
   const int flags = fcntl(file.get(), F_GETFL);
   // Opening a pipe would wait for its reader.
@@ -93,6 +93,10 @@ Capture::Capture(Descriptor file, std::uint64_t limit, const std::string& name) 
       (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0) {
     throw std::invalid_argument(name + " needs a regular file that can be written");
   }
+}
+
+Capture::Capture(Descriptor file, std::uint64_t limit, const std::string& name) {
+  check_file(file, name);
   state_ = std::make_shared<State>(std::move(file), limit, name);
   state_->put(FileHeader{});
   std::thread([state = state_] { state->run(); }).detach();

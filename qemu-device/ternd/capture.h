@@ -45,5 +45,8 @@ class Capture {
 
 // Creates an empty file. Throws std::system_error.
 Descriptor create_file(const std::string& path);
+// Throws std::invalid_argument unless it is a regular file that can be written: another one may
+// block its writer for ever.
+void check_file(const Descriptor& file, const std::string& name);
 
 }  // namespace tern::daemon

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Adapters that come and go while others work.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -150,6 +153,21 @@ TEST_F(PartsTest, ByCommand) {
   EXPECT_TRUE(ask({{"command", "adapter-remove"}, {"adapter", "3"}}).contains("result"));
   EXPECT_TRUE(ask({{"command", "adapter-remove"}, {"adapter", "3"}}).contains("error"));
   EXPECT_EQ(ask({{"command", "list"}}).at("result").at("adapters").size(), 2U);
+}
+
+// A full pipe would block the thread that writes for ever.
+TEST_F(PartsTest, EventsGoToARegularFileOnly) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const Descriptor reader(ends[0]);
+  std::vector<Descriptor> files;
+  files.push_back(listen_at(path(3), 0));
+  files.emplace_back(ends[1]);
+  const Json request = {{"command", "adapter-add"},
+                        {"text", path(3) + ",events=/run/pipe"},
+                        {"files", {"listener", "events"}}};
+  EXPECT_THAT(run_command(parts, request.dump(), std::move(files)), HasSubstr("regular file"));
+  EXPECT_FALSE(parts.adapter("3"));
 }
 
 }  // namespace
