@@ -12,6 +12,7 @@
 
 #include "adapter_config.h"
 #include "core/limits.h"
+#include "eth/steering.h"
 
 namespace tern::daemon {
 
@@ -40,7 +41,24 @@ constexpr std::size_t kAddresses = std::size_t{64} << 40;
 constexpr std::uint64_t kQp = 1280;
 constexpr std::uint64_t kCq = 512;
 constexpr std::uint64_t kKey = 192;
+constexpr std::uint64_t kDomain = 160;  // for protection or XRC
+constexpr std::uint64_t kSrq = 640;
+constexpr std::uint64_t kDmPart = 128;
+constexpr std::uint64_t kUarPage = 96;  // in each lane
+constexpr std::uint64_t kMember = 80;   // of a multicast group
+constexpr std::uint64_t kCounterSet = 704;
+constexpr std::uint64_t kCompCounter = 192;
+constexpr std::uint64_t kFlow = 512;
+constexpr std::uint64_t kFlowCounter = 64;
 constexpr std::uint64_t kPageEntry = 8;
+// Bytes of a page of BAR2, and of the smallest part of BAR4.
+constexpr std::uint64_t kPage = 4096;
+// All objects whose number is the same for every adapter.
+constexpr std::uint64_t kOthers = kMaxPd * kDomain + kMaxXrcd * kDomain + kMaxSrq * kSrq +
+                                  kMaxMcastGroups * kMaxMcastQps * kMember +
+                                  kMaxCounterSets * kCounterSet + kMaxCompCounters * kCompCounter +
+                                  eth::Steering::kMaxFlows * kFlow +
+                                  eth::Steering::kMaxCounters * kFlowCounter;
 // Tables that do not depend on properties.
 constexpr std::uint64_t kBase = std::uint64_t{4} << 20;
 // A lane's queue and frames in flight.
@@ -103,8 +121,11 @@ Share divide(const HostLimits& host, unsigned places) {
 void limit_pages(AdapterConfig& config, const Share& share) {
   Config& c = config.engine;
   const std::uint64_t dm = c.dm_size == 0 ? 0 : std::bit_ceil(c.dm_size);
-  const std::uint64_t objects =
-      c.max_qp * kQp + c.max_cq * kCq + (std::uint64_t{c.max_mr} + c.max_mw) * kKey;
+  const std::uint64_t pages = c.uar_bar_size / kPage;
+  const std::uint64_t parts = std::min<std::uint64_t>(dm / kPage, kMaxDm);
+  const std::uint64_t objects = c.max_qp * kQp + c.max_cq * kCq +
+                                (std::uint64_t{c.max_mr} + c.max_mw) * kKey +
+                                c.lanes * pages * kUarPage + parts * kDmPart + kOthers;
   const std::uint64_t fixed = kBase + c.lanes * kLane + dm + objects;
   if (share.memory < fixed + kLeastPages * kPageEntry) {
     throw std::invalid_argument(config.path + ": may take " + mebibytes(fixed) +

@@ -11,6 +11,8 @@
 
 #include "adapter_config.h"
 #include "client.h"
+#include "core/limits.h"
+#include "eth/steering.h"
 #include "fixture.h"
 #include "share.h"
 
@@ -21,6 +23,7 @@ using test::Qp;
 using test::wait_until;
 using testing::HasSubstr;
 
+constexpr std::uint64_t kMi = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGi = std::uint64_t{1} << 30;
 
 TEST(ShareTest, IsAnEqualPart) {
@@ -44,15 +47,36 @@ TEST(ShareTest, LimitsPageLists) {
   AdapterConfig config = parse_adapter("a");
   limit_pages(config, {});
   EXPECT_EQ(config.engine.max_pages, std::uint64_t{64} << 20) << "the default";
-  limit_pages(config, {.memory = kGi / 4});
-  EXPECT_LT(config.engine.max_pages * 8, kGi / 4);
-  EXPECT_GT(config.engine.max_pages * 8, kGi / 16);
+  limit_pages(config, {.memory = kGi / 2});
+  EXPECT_LT(config.engine.max_pages * 8, kGi / 2);
+  EXPECT_GT(config.engine.max_pages * 8, kGi / 8);
   try {
     limit_pages(config, {.memory = kGi / 16});
     ADD_FAILURE() << "it fits";
   } catch (const std::invalid_argument& e) {
     EXPECT_THAT(e.what(), HasSubstr("--memory"));
   }
+}
+
+// The sizes are those that the engine's BudgetTest finds.
+TEST(ShareTest, CountsAllThatAGuestCanMake) {
+  const auto besides_pages = [](const std::string& properties) {
+    AdapterConfig config = parse_adapter(
+        "a,lanes=1,dm-size=0,uar-size=128K,max-qp=1,max-cq=1,max-mr=1,max-mw=0" + properties);
+    limit_pages(config, {.memory = kGi / 2});
+    EXPECT_LT(config.engine.max_pages, kMaxPages);
+    return kGi / 2 - config.engine.max_pages * 8;
+  };
+  const std::uint64_t least = besides_pages("");
+  EXPECT_GT(least, (kMaxPd + kMaxXrcd) * 152 + kMaxSrq * 280 + kMaxCounterSets * 648 +
+                       kMaxMcastGroups * kMaxMcastQps * 74 + kMaxCompCounters * 184 +
+                       eth::Steering::kMaxFlows * 331 + eth::Steering::kMaxCounters * 56);
+  EXPECT_GE(besides_pages(",max-qp=1001"), least + 1000 * 928);
+  EXPECT_GE(besides_pages(",max-cq=1001"), least + 1000 * 472);
+  EXPECT_GE(besides_pages(",max-mr=1001"), least + 1000 * 129);
+  EXPECT_GE(besides_pages(",max-mw=1000"), least + 1000 * 129);
+  EXPECT_GE(besides_pages(",dm-size=64M"), least + 64 * kMi + 16384 * 112);
+  EXPECT_GE(besides_pages(",uar-size=64M"), least + (16384 - 32) * 80);
 }
 
 TEST(ShareTest, ThisHostServesAnAdapter) {
