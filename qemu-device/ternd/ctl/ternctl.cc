@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -289,7 +290,11 @@ int run(int argc, char** argv) {
   struct Socket {
     std::string path;
     ~Socket() {
-      if (!path.empty()) tern::daemon::remove_stale_socket(path);
+      try {
+        if (!path.empty()) tern::daemon::remove_stale_socket(path);
+      } catch (const std::system_error&) {
+        // The path is too long for a socket: none is there.
+      }
     }
   } left;
   if (command == "adapter-add") left.path = tern::daemon::parse_adapter(a.text).path;

@@ -417,6 +417,19 @@ TEST(UnixSocketTest, TwoDaemonsDoNotRemoveEachOthers) {
   std::filesystem::remove(path);
 }
 
+TEST(TernctlTest, SaysThatAPathIsTooLong) {
+  const std::string program =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename("ternctl");
+  const std::string path = "/" + std::string(sizeof(sockaddr_un::sun_path), 'x');
+  FILE* const out = popen((program + " adapter add " + path + " 2>&1").c_str(), "re");
+  ASSERT_NE(out, nullptr);
+  std::array<char, 512> text{};
+  (void)!fread(text.data(), 1, text.size() - 1, out);
+  const int status = pclose(out);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  EXPECT_THAT(text.data(), HasSubstr("ternctl: " + path + ": File name too long"));
+}
+
 // ---- the control socket ----
 
 // Whether a process with these numbers gets an answer.
