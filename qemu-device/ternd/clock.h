@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <ctime>
 
@@ -13,27 +14,27 @@ inline std::uint64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-// The clock of an adapter, which goes on when the adapter moves to another host. Only the thread of
-// an adapter with one lane sets it.
+// The clock of an adapter, which goes on when the adapter moves to another host. The adapter's
+// thread sets it, while others may read it.
 class AdapterClock {
  public:
-  [[nodiscard]] std::uint64_t now() const { return clock_ns() + ahead_; }
+  [[nodiscard]] std::uint64_t now() const { return clock_ns() + ahead(); }
   // Continues from this time.
-  void set(std::uint64_t now) { ahead_ = now - clock_ns(); }
-  // Other threads read it, which must not see a write.
-  void reset() {
-    if (ahead_ != 0) ahead_ = 0;
-  }
+  void set(std::uint64_t now) { ahead_.store(now - clock_ns(), std::memory_order_relaxed); }
+  void reset() { ahead_.store(0, std::memory_order_relaxed); }
   // The time of the host at a time of this clock. It saturates: a saved deadline may be anything.
   [[nodiscard]] std::uint64_t host_time(std::uint64_t at) const {
-    const std::uint64_t time = at - ahead_;
-    const bool behind = ahead_ >> 63;
+    const std::uint64_t ahead = this->ahead();
+    const std::uint64_t time = at - ahead;
+    const bool behind = ahead >> 63;
     if (behind) return time < at ? UINT64_MAX : time;
     return time > at ? 0 : time;
   }
 
  private:
-  std::uint64_t ahead_ = 0;  // modulo 2^64
+  [[nodiscard]] std::uint64_t ahead() const { return ahead_.load(std::memory_order_relaxed); }
+
+  std::atomic<std::uint64_t> ahead_ = 0;  // modulo 2^64
 };
 
 inline timespec timespec_of(std::uint64_t ns) {

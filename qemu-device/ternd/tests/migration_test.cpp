@@ -15,11 +15,27 @@
 #include <thread>
 #include <vector>
 
+#include "clock.h"
 #include "fixture.h"
 #include "migration.h"
 
 namespace tern::daemon {
 namespace {
+
+// The thread of the event log reads it while a state is loaded. For the thread sanitizer.
+TEST(AdapterClockTest, IsReadWhileItIsSet) {
+  constexpr std::uint64_t kYear = std::uint64_t{31'536'000} * 1'000'000'000;
+  AdapterClock clock;
+  std::thread reader([&clock] {
+    for (int i = 0; i < 10'000; ++i) EXPECT_LT(clock.now(), clock_ns() + 2 * kYear);
+  });
+  for (int i = 0; i < 1'000; ++i) {
+    clock.set(clock_ns() + kYear);
+    clock.reset();
+  }
+  reader.join();
+  EXPECT_LT(clock.now(), clock_ns() + kYear);
+}
 
 constexpr std::uint32_t kDm = 1 << 20;
 
