@@ -96,13 +96,21 @@ void ConfigSpace::read(std::size_t at, std::span<std::byte> to) const {
   std::ranges::copy(std::span(value_).subspan(at, to.size()), to.begin());
 }
 
+// The bits that this value changes. A power state that the function lacks is discarded.
+std::byte ConfigSpace::writable(std::size_t at, std::byte value) const {
+  constexpr std::byte kState{PCI_PM_CTRL_STATE_MASK};  // the value of D3hot, too
+  const std::byte state = value & kState;
+  const bool lacks = at == kPm + PCI_PM_CTRL && state != std::byte{} && state != kState;
+  return lacks ? writable_[at] & ~kState : writable_[at];
+}
+
 bool ConfigSpace::write(std::size_t at, std::span<const std::byte> from) {
   constexpr std::size_t kFlr = kExp + PCI_EXP_DEVCTL + 1;
   bool flr = false;
   for (std::size_t i = 0; i < from.size(); ++i) {
     std::byte& byte = value_[at + i];
-    byte = (byte & ~writable_[at + i] & ~(from[i] & clearable_[at + i])) |
-           (from[i] & writable_[at + i]);
+    const std::byte mask = writable(at + i, from[i]);
+    byte = (byte & ~mask & ~(from[i] & clearable_[at + i])) | (from[i] & mask);
     flr |= at + i == kFlr && (from[i] & std::byte{PCI_EXP_DEVCTL_BCR_FLR >> 8}) != std::byte{};
   }
   return flr;
@@ -112,7 +120,7 @@ void ConfigSpace::reset() { value_ = initial_; }
 
 void ConfigSpace::load(std::span<const std::byte, kSize> contents) {
   for (std::size_t i = 0; i < kSize; ++i) {
-    const std::byte mask = writable_[i] | clearable_[i];
+    const std::byte mask = writable(i, contents[i]) | clearable_[i];
     value_[i] = (value_[i] & ~mask) | (contents[i] & mask);
   }
 }

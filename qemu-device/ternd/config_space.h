@@ -41,6 +41,7 @@ class ConfigSpace {
   void set32(std::size_t at, std::uint32_t value, std::uint32_t writable = 0);
   void add_bar(unsigned index, std::uint64_t size, std::uint32_t flags);
   void add_capabilities(const Options& options);
+  [[nodiscard]] std::byte writable(std::size_t at, std::byte value) const;
 
   std::array<std::byte, kSize> value_{};
   std::array<std::byte, kSize> initial_{};

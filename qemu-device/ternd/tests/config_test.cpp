@@ -252,6 +252,26 @@ TEST_F(ConfigSpaceTest, OnlyWritableBitsChange) {
   }
 }
 
+TEST_F(ConfigSpaceTest, StatesThatTheFunctionLacksAreDiscarded) {
+  const std::size_t control = capability(PCI_CAP_ID_PM) + PCI_PM_CTRL;
+  for (const std::size_t len : {1U, 2U, 4U}) {
+    for (const std::uint32_t state : {0U, 3U}) {
+      EXPECT_FALSE(write(control, state, len));
+      for (const std::uint32_t lacks : {1U, 2U}) {
+        EXPECT_FALSE(write(control, lacks, len));
+        EXPECT_EQ(read(control, 2) & PCI_PM_CTRL_STATE_MASK, state);
+        EXPECT_EQ(space.awake(), state == 0);
+      }
+    }
+  }
+  ConfigSpace other(options());
+  std::array<std::byte, ConfigSpace::kSize> contents{};
+  std::ranges::copy(other.contents(), contents.begin());
+  contents.at(control) |= std::byte{2};
+  other.load(contents);
+  EXPECT_TRUE(other.awake());
+}
+
 TEST_F(ConfigSpaceTest, FlrIsRequestedByItsBitOnly) {
   const std::size_t exp = capability(PCI_CAP_ID_EXP);
   EXPECT_FALSE(write(exp + PCI_EXP_DEVCTL, 0x7fff, 2));
