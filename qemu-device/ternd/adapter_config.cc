@@ -210,9 +210,10 @@ const std::vector<PortProperty>& port_properties() {
        }},
       {"delay", "of each frame, such as 10us; at most 10 s (0)",
        [](auto& p, auto n, auto v) {
-         p.delay = static_cast<std::uint64_t>(
-             scaled(n, v, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, "10us or 1ms"));
-         if (p.delay > 10'000'000'000) wrong(n, "must be at most 10s");
+         const double ns =
+             scaled(n, v, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, "10us or 1ms");
+         if (ns > 10e9) wrong(n, "must be at most 10s");
+         p.delay = static_cast<std::uint64_t>(ns);
        }},
       {"red-min", "queue length in bytes from which on packets are marked (ECN) (0)",
        [](auto& p, auto n, auto v) { p.red_min = size(n, v, 0, 4 * kMi); }},

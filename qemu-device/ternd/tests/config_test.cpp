@@ -107,6 +107,9 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("a,mw-type=3"), HasSubstr("2b or 2a"));
   EXPECT_THAT(refusal("a,poll=yes"), HasSubstr("on or off"));
   EXPECT_THAT(refusal("a,loss=2"), HasSubstr("0 to 1"));
+  EXPECT_EQ(refusal("a,delay=10s"), "");
+  for (const char* delay : {"10.1s", "1e12s", "1e300s", "1e308s"})
+    EXPECT_THAT(refusal(std::string("a,delay=") + delay), HasSubstr("at most 10s")) << delay;
   EXPECT_THAT(refusal("a,events-limit=111"), HasSubstr("0, or from 112"));
   EXPECT_THAT(refusal("a,red-max=10K,red-min=10K"), HasSubstr("less than"));
   for (const char* mac : {"52:54:00:12:34", "52:54:00:12:34:56:78", "525400123456",
