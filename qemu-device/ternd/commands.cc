@@ -293,12 +293,21 @@ constexpr Entry kCommands[] = {
     {"uplink-reopen", uplink_reopen},
 };
 
+// Values are copied and destroyed recursively.
+Json parse(const std::string& request) {
+  constexpr int kDepth = 8;
+  return Json::parse(request, [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDepth) throw std::invalid_argument("the request is nested too deeply");
+    return true;
+  });
+}
+
 }  // namespace
 
 std::string run_command(Parts& parts, const std::string& request, std::vector<Descriptor> files) {
   Json answer;
   try {
-    const Json json = Json::parse(request);
+    const Json json = parse(request);
     const auto name = json.at("command").get<std::string>();
     const auto* const entry = std::ranges::find(kCommands, name, &Entry::name);
     if (entry == std::end(kCommands))

@@ -106,6 +106,18 @@ TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
               HasSubstr("explode"));
 }
 
+TEST_F(DaemonTest, ADeepRequestIsRefused) {
+  make(1);
+  const std::string deep = std::string(32000, '[') + std::string(32000, ']');
+  for (const std::string start :
+       {R"({"command":"port","port":"1","properties":)",
+        R"({"command":"uplink-add","text":"tap=t","index":1,"files":)", R"({"command":)"}) {
+    EXPECT_LT(start.size() + deep.size(), Control::kMaxRequest);
+    EXPECT_THAT(run_command(parts, start + deep + "}", {}), HasSubstr("nested too deeply"));
+  }
+  result({{"command", "list"}});
+}
+
 TEST_F(DaemonTest, CapturesBeginAndEnd) {
   make(1);
   TestMachine& m = attach(1);
