@@ -131,6 +131,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_odp_destroy);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_free);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_update);
 #endif
 #endif
 #ifndef TERN_WITHOUT_COUNTERS

@@ -10,7 +10,8 @@
  *
  * umem_mutex of a part protects the device's entries of its pages. Invalidation
  * takes it in memory reclaim, so nothing may allocate memory under it. map_lock
- * is taken before it, and before the address space's mmap_lock.
+ * is taken before it, and before the address space's mmap_lock. key_sem of the
+ * region is taken after it, or after the reservation lock of a dma-buf.
  */
 
 #include <linux/mm.h>
@@ -79,7 +80,8 @@ static void tern_odp_part_check(struct tern_odp_part *part)
  * @num: number of pages
  *
  * On return the device does not access the pages: a device that refuses is
- * stopped. Sleeps, but allocates no memory.
+ * stopped, and one that has destroyed the region is not asked. Sleeps, but
+ * allocates no memory.
  */
 void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 {
@@ -92,21 +94,19 @@ void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 		.flags = cpu_to_le32(TERN_UPDATE_ABSENT),
 	};
 	u32 n;
-	int err;
 
-	for (; num; num -= n, first += n) {
+	down_read(&odp->key_sem);
+	for (; num && !odp->gone; num -= n, first += n) {
 		n = min_t(u64, num, limit);
 		cmd.first = cpu_to_le64(first);
 		cmd.pages.num = cpu_to_le32(n);
-		err = tern_cmd_exec(core, TERN_CMD_UPDATE_PAGES, &cmd,
-				    sizeof(cmd), NULL, 0);
-		if (!err)
-			continue;
-		/* The key of a region that is being destroyed may be gone. */
-		if (err != -ENOENT || !READ_ONCE(odp->closing))
+		if (tern_cmd_exec(core, TERN_CMD_UPDATE_PAGES, &cmd,
+				  sizeof(cmd), NULL, 0)) {
 			tern_core_stop(core);
-		return;
+			break;
+		}
 	}
+	up_read(&odp->key_sem);
 }
 
 static bool tern_odp_invalidate(struct mmu_interval_notifier *mni,
@@ -155,7 +155,7 @@ static const struct mmu_interval_notifier_ops tern_odp_notifier_ops = {
  *
  * Allocates no memory.
  *
- * Return: 0, also if the region is gone, or the errno of tern_cmd_exec().
+ * Return: 0; -ENOENT if the region is gone; or the errno of tern_cmd_exec().
  */
 int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table)
 {
@@ -165,12 +165,15 @@ int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table)
 	};
 	int err;
 
-	err = tern_table_map(table, PAGE_SHIFT, &cmd.pages);
+	down_read(&odp->key_sem);
+	err = odp->gone ? -ENOENT :
+			  tern_table_map(table, PAGE_SHIFT, &cmd.pages);
 	if (!err)
 		err = tern_cmd_exec(odp->dev->core, TERN_CMD_UPDATE_PAGES, &cmd,
 				    sizeof(cmd), NULL, 0);
+	up_read(&odp->key_sem);
 	tern_table_reset(table);
-	return err == -ENOENT ? 0 : err;
+	return err;
 }
 
 /* Whether an entry of the page list satisfies the request. */
@@ -406,17 +409,28 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	odp->length = length;
 	odp->iova = iova;
 	odp->writable = ib_access_writable(access);
+	init_rwsem(&odp->key_sem);
 	tern_ref_init(&odp->ref);
 	xa_init(&odp->parts);
 	tern_ref_init(&odp->parts_ref);
 	return odp;
 }
 
-/* Destroys a region in the device. Returns the errno of tern_ib_destroy(). */
+/*
+ * Destroys a region in the device. Returns the errno of tern_ib_destroy(). The
+ * device may give the key to another region at once, so no other command with
+ * the key is under way or follows.
+ */
 static int tern_odp_close(struct tern_odp *odp)
 {
-	WRITE_ONCE(odp->closing, true);
-	return tern_ib_destroy(odp->dev, TERN_CMD_DESTROY_MR, odp->key);
+	int err;
+
+	down_write(&odp->key_sem);
+	err = tern_ib_destroy(odp->dev, TERN_CMD_DESTROY_MR, odp->key);
+	odp->gone = !err;
+	up_write(&odp->key_sem);
+
+	return err;
 }
 
 /* Waits for the last user of a region, and stops a device that kept it. */
@@ -563,10 +577,8 @@ int tern_odp_destroy(struct tern_mr *mr)
 	struct tern_odp *odp = mr->odp;
 	int err = tern_odp_close(odp);
 
-	if (err == -EBUSY) {
-		WRITE_ONCE(odp->closing, false);
+	if (err == -EBUSY)
 		return err;
-	}
 
 	tern_odp_forget(odp, err);
 	tern_odp_free(odp);

@@ -3,6 +3,8 @@
 #ifndef TERN_IB_ODP_H
 #define TERN_IB_ODP_H
 
+#include <linux/rwsem.h>
+
 #include <rdma/ib_umem_odp.h>
 
 #include "tern_ib.h"
@@ -72,7 +74,12 @@ struct tern_odp {
 	struct tern_ref parts_ref;	/* held by parts that are not released, also retired ones */
 	struct ib_umem_dmabuf *dmabuf;	/* the memory of a dma-buf region, or NULL */
 	bool writable;	/* the region has a right to write */
-	bool closing;	/* the region is being destroyed: the device may not know its key */
+	/*
+	 * Held for reading during a command with @key, for writing while the region is
+	 * destroyed. Memory reclaim waits for it: nothing may allocate memory under it.
+	 */
+	struct rw_semaphore key_sem;
+	bool gone;	/* @key may be that of another region; protected by @key_sem */
 	atomic64_t faults;	/* pages mapped for page faults */
 	atomic64_t invalidations;	/* pages invalidated */
 	atomic64_t prefetches;	/* pages mapped for ibv_advise_mr() */

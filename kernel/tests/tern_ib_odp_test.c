@@ -3,8 +3,10 @@
 
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/sched/mm.h>
 
 #include "tern_dev.h"
 #include "tern_ib.h"
@@ -28,6 +30,12 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @next: region that another thread creates as soon as the index is free
  * @next_mr: its MR
  * @next_err: result of creating it
+ * @num_updates: number of UPDATE_PAGES
+ * @destroy_work: destroys @mr in another thread
+ * @destroy_early: the device executed DESTROY_MR during UPDATE_PAGES
+ * @destroyed: completed when the device has executed DESTROY_MR
+ * @mr: the MR of a region
+ * @test: the test
  */
 struct tern_test_odp {
 	struct tern_ib_dev ib;
@@ -41,6 +49,12 @@ struct tern_test_odp {
 	struct tern_odp *next;
 	struct tern_mr next_mr;
 	int next_err;
+	unsigned int num_updates;
+	struct work_struct destroy_work;
+	bool destroy_early;
+	struct completion destroyed;
+	struct tern_mr mr;
+	struct kunit *test;
 };
 
 static int tern_test_create(struct tern_odp *odp, struct tern_mr *mr)
@@ -57,6 +71,7 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 	struct tern_test_odp *fake = kunit_get_current_test()->priv;
 	struct tern_rsp_object *object = out;
 	struct tern_odp *next = fake->next;
+	unsigned int flags;
 
 	switch (opcode) {
 	case TERN_CMD_CREATE_MR:
@@ -66,10 +81,21 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 		return 0;
 	case TERN_CMD_DESTROY_MR:
 		fake->next = NULL;
-		if (next)
+		if (next) {
+			/* Another thread would allocate memory without the caller's locks. */
+			flags = memalloc_noreclaim_save();
 			fake->next_err = tern_test_create(next, &fake->next_mr);
+			memalloc_noreclaim_restore(flags);
+		}
+		complete(&fake->destroyed);
 		return fake->destroy_err;
 	case TERN_CMD_UPDATE_PAGES:
+		fake->num_updates++;
+		if (fake->mr.odp && fake->num_updates == 1) {
+			schedule_work(&fake->destroy_work);
+			msleep(100);
+			fake->destroy_early = completion_done(&fake->destroyed);
+		}
 		return fake->update_err;
 	default:
 		return 0;
@@ -80,12 +106,29 @@ static void tern_test_no_work(struct work_struct *work)
 {
 }
 
+static void tern_test_destroy_work(struct work_struct *work)
+{
+	struct tern_test_odp *fake = container_of(work, struct tern_test_odp,
+						  destroy_work);
+
+	/* The stub serves this thread, too. */
+	current->kunit_test = fake->test;
+	KUNIT_EXPECT_EQ(fake->test, tern_odp_destroy(&fake->mr), 0);
+	current->kunit_test = NULL;
+}
+
 static int tern_odp_test_init(struct kunit *test)
 {
 	struct tern_test_odp *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, fake);
 	test->priv = fake;
+	fake->test = test;
+	device_initialize(&fake->pdev.dev);
+	fake->pdev.dev.init_name = "tern-odp";
+	fake->pdev.dev.dma_mask = &fake->pdev.dma_mask;
+	fake->pdev.dma_mask = DMA_BIT_MASK(64);
+	fake->pdev.dev.coherent_dma_mask = DMA_BIT_MASK(64);
 	fake->ib.core = &fake->tdev.core;
 	fake->tdev.core.pdev = &fake->pdev;
 	fake->tdev.core.caps = &fake->caps;
@@ -93,6 +136,8 @@ static int tern_odp_test_init(struct kunit *test)
 	fake->caps.max_cmd_pages = cpu_to_le32(512);
 	spin_lock_init(&fake->tdev.dead_lock);
 	INIT_WORK(&fake->tdev.async_work, tern_test_no_work);
+	INIT_WORK(&fake->destroy_work, tern_test_destroy_work);
+	init_completion(&fake->destroyed);
 	tern_aq_init(&fake->tdev);
 	xa_init(&fake->ib.odps);
 	xa_init(&fake->ib.queued_faults);
@@ -141,7 +186,33 @@ static void tern_test_index_reused(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
 }
 
-/* Pages may be freed only if the device does not know their region. */
+/* Another region may have the key of one that was destroyed: no command has it. */
+static void tern_test_key_reused(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *odp = tern_test_region(test);
+	struct tern_table table;
+
+	KUNIT_ASSERT_EQ(test, tern_table_init(&table, &fake->pdev.dev, 1), 0);
+	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &fake->mr), 0);
+	KUNIT_ASSERT_PTR_EQ(test, tern_odp_get(&fake->ib, odp->key), odp);
+	tern_table_add(&table, TERN_PAGE_READ);
+	KUNIT_EXPECT_EQ(test, tern_odp_update(odp, 0, &table), 0);
+	KUNIT_EXPECT_FALSE(test, fake->destroy_early);
+
+	wait_for_completion(&fake->destroyed);
+	/* The other thread waits until this one releases the region. */
+	tern_table_add(&table, TERN_PAGE_READ);
+	KUNIT_EXPECT_EQ(test, tern_odp_update(odp, 0, &table), -ENOENT);
+	tern_odp_clear(odp, 0, 1);
+	KUNIT_EXPECT_EQ(test, fake->num_updates, 1);
+	tern_odp_put(odp);
+	flush_work(&fake->destroy_work);
+	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+	tern_table_free(&table);
+}
+
+/* Pages may be freed only if the device does not access them. */
 static void tern_test_clear_refused(struct kunit *test)
 {
 	struct tern_test_odp *fake = test->priv;
@@ -149,11 +220,9 @@ static void tern_test_clear_refused(struct kunit *test)
 	struct tern_mr mr = {};
 
 	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &mr), 0);
-	odp->closing = true;
-	fake->update_err = -ENOENT;
 	tern_odp_clear(odp, 0, 1);
 	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
-	fake->update_err = -EIO;
+	fake->update_err = -ENOENT;
 	tern_odp_clear(odp, 0, 1);
 	KUNIT_EXPECT_TRUE(test, tern_core_dead(&fake->tdev.core));
 	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), 0);
@@ -169,8 +238,9 @@ static void tern_test_busy(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &mr), 0);
 	fake->destroy_err = -EBUSY;
 	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), -EBUSY);
-	KUNIT_EXPECT_FALSE(test, odp->closing);
 	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+	tern_odp_clear(odp, 0, 1);
+	KUNIT_EXPECT_EQ(test, fake->num_updates, 1);
 	tern_odp_abort(odp);
 	KUNIT_EXPECT_TRUE(test, tern_core_dead(&fake->tdev.core));
 	KUNIT_EXPECT_NULL(test, tern_odp_get(&fake->ib, mr.ibmr.lkey));
@@ -179,6 +249,7 @@ static void tern_test_busy(struct kunit *test)
 
 static struct kunit_case tern_odp_cases[] = {
 	KUNIT_CASE(tern_test_index_reused),
+	KUNIT_CASE(tern_test_key_reused),
 	KUNIT_CASE(tern_test_clear_refused),
 	KUNIT_CASE(tern_test_busy),
 	{}
