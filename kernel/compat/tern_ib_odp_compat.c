@@ -8,7 +8,7 @@
 
 #include "../ib/tern_ib_odp.h"
 
-int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes)
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, void *scratch)
 {
 	return ib_umem_odp_map_dma_and_lock(umem, va, bytes,
 					    ODP_READ_ALLOWED_BIT, false);

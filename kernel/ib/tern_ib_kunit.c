@@ -130,8 +130,10 @@ EXPORT_SYMBOL_IF_KUNIT(tern_odp_create);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_destroy);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_free);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_map);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_update);
+EXPORT_SYMBOL_IF_KUNIT(tern_reg_odp_mr);
 #endif
 #endif
 #ifndef TERN_WITHOUT_COUNTERS

@@ -206,11 +206,12 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 		goto free;
 
 	/*
-	 * ib_core walks the page table without umem_mutex. With two concurrent
-	 * walks, one could replace the other's result by older entries.
+	 * The page table is walked without umem_mutex. With two concurrent
+	 * walks, one could replace the other's result by older entries. The list
+	 * has no entries yet: the walk may use its memory.
 	 */
 	mutex_lock(&part->map_lock);
-	num = tern_umem_odp_map(umem, va, bytes);
+	num = tern_umem_odp_map(umem, va, bytes, table.chunks->entry);
 	if (num < 0) {
 		err = num;
 		mutex_lock(&umem->umem_mutex);

@@ -116,7 +116,7 @@ bool tern_pager_leave(struct tern_pager_thread *thread);
 bool tern_pager_enter(struct tern_pager_thread *thread);
 
 /* tern_ib_odp_pages.c */
-int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes);
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, void *scratch);
 int tern_umem_odp_entry(struct ib_umem_odp *umem, size_t index, bool writable,
 			u64 *entry);
 
