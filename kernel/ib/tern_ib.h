@@ -193,6 +193,7 @@ struct tern_mr {
 	u32 num_pages;	/* number of pages */
 	u32 max_pages;	/* maximum number of entries in @page_list */
 	u32 first_offset;	/* with @page_list, offset of the first byte in the first page */
+	bool dma;	/* it stands for TERN_LKEY_DMA, and is no object of the device */
 #ifndef TERN_WITHOUT_ODP
 	struct tern_odp *odp;	/* memory whose pages may be absent, or NULL */
 #endif
@@ -380,6 +381,8 @@ int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		       size_t len, u32 *id, u32 *generation);
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		   size_t len, u32 *id);
+int tern_ib_create_mr(struct tern_ib_dev *dev,
+		      const struct tern_cmd_create_mr *cmd, u32 *key);
 int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id);
 int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 		  size_t out_len);

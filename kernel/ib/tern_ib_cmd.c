@@ -93,6 +93,23 @@ int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 }
 
 /*
+ * Creates a region in the device: *@key is its lkey and rkey. -EIO: the device reports
+ * the key of all memory. It may have the region's memory, so it is stopped.
+ */
+int tern_ib_create_mr(struct tern_ib_dev *dev,
+		      const struct tern_cmd_create_mr *cmd, u32 *key)
+{
+	int err;
+
+	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, cmd, sizeof(*cmd), key);
+	if (err || *key != TERN_LKEY_DMA)
+		return err;
+
+	tern_core_stop(dev->core);
+	return -EIO;
+}
+
+/*
  * Destroys an object in the device. Returns 0 if the device no longer uses it, which is
  * always true of a dead device; otherwise the errno for which a live device kept it.
  * May sleep.

@@ -16,8 +16,7 @@ static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	};
 	int err;
 
-	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
-			     &mr->ibmr.lkey);
+	err = tern_ib_create_mr(dev, &cmd, &mr->ibmr.lkey);
 	if (err)
 		return err;
 

@@ -116,6 +116,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_read_counters);
 #endif
 #ifndef TERN_WITHOUT_DMABUF
 EXPORT_SYMBOL_IF_KUNIT(tern_dereg_mr);
+EXPORT_SYMBOL_IF_KUNIT(tern_get_dma_mr);
 EXPORT_SYMBOL_IF_KUNIT(tern_reg_user_mr_dmabuf);
 #endif
 #ifndef TERN_WITHOUT_MAD

@@ -170,7 +170,7 @@ static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 		return err;
 
 	cmd.offset = cpu_to_le64(span->offset);
-	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd), &key);
+	err = tern_ib_create_mr(dev, &cmd, &key);
 	if (err)
 		goto free_table;
 
@@ -585,8 +585,7 @@ static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	};
 	int err;
 
-	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
-			     &mr->ibmr.lkey);
+	err = tern_ib_create_mr(dev, &cmd, &mr->ibmr.lkey);
 	if (err)
 		return err;
 
@@ -656,6 +655,7 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 
 	mr->access = access;
 	mr->ibmr.lkey = TERN_LKEY_DMA;
+	mr->dma = true;
 	return &mr->ibmr;
 }
 
@@ -696,8 +696,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct tern_mr *mr = to_tmr(ibmr);
 	int err;
 
-	/* The kernel's DMA lkey is not an object of the device. */
-	if (ibmr->lkey == TERN_LKEY_DMA) {
+	if (mr->dma) {
 		kfree(mr);
 		return 0;
 	}

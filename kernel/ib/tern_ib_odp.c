@@ -478,8 +478,7 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	cmd->kind = TERN_MR_MEMORY;
 	cmd->pages.page_shift = PAGE_SHIFT;
 	cmd->pages.kind = TERN_PAGES_LIST;
-	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, cmd, sizeof(*cmd),
-			     &odp->key);
+	err = tern_ib_create_mr(dev, cmd, &odp->key);
 	if (err)
 		return err;
 

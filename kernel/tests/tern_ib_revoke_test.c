@@ -37,6 +37,7 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @num_mapped: number of importers that map it
  * @num_pinned: number of importers that have pinned it
  * @mr: the region
+ * @key: key of the next region
  * @create_err: result of CREATE_MR
  * @close_err: result of UPDATE_PAGES
  * @destroy_err: result of DESTROY_MR
@@ -55,6 +56,7 @@ struct tern_test_revoke {
 	int num_mapped;
 	int num_pinned;
 	struct ib_mr *mr;
+	u32 key;
 	int create_err;
 	int close_err;
 	int destroy_err;
@@ -141,7 +143,7 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 	switch (opcode) {
 	case TERN_CMD_CREATE_MR:
 		memset(out, 0, out_len);
-		object->id = cpu_to_le32(TERN_TEST_KEY);
+		object->id = cpu_to_le32(fake->key);
 		return fake->create_err;
 	case TERN_CMD_UPDATE_PAGES:
 		fake->early |= fake->num_mapped != 1 || fake->num_pinned != 1;
@@ -180,6 +182,7 @@ static int tern_revoke_test_init(struct kunit *test)
 	fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, fake);
 	test->priv = fake;
+	fake->key = TERN_TEST_KEY;
 	dev = kunit_device_register(test, "tern-revoke");
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
 	fake->ib.core = &fake->tdev.core;
@@ -313,6 +316,25 @@ static void tern_test_create_refused(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
 }
 
+/* The MR of the kernel's DMA lkey is no region, and no region has this key. */
+static void tern_test_dma_key(struct kunit *test)
+{
+	struct tern_test_revoke *fake = test->priv;
+	struct ib_mr *mr;
+
+	fake->pd.privileged = true;
+	mr = tern_get_dma_mr(&fake->pd.ibpd, IB_ACCESS_LOCAL_WRITE);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, mr);
+	mr->device = &fake->ib.ibdev;
+	KUNIT_EXPECT_EQ(test, tern_dereg_mr(mr, NULL), 0);
+	KUNIT_EXPECT_EQ(test, fake->num_destroyed, 0);
+
+	fake->key = TERN_LKEY_DMA;
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tern_test_reg(fake)), -EIO);
+	KUNIT_EXPECT_EQ(test, fake->num_mapped, 0);
+	KUNIT_EXPECT_TRUE(test, tern_core_dead(&fake->tdev.core));
+}
+
 static struct kunit_case tern_revoke_cases[] = {
 	KUNIT_CASE(tern_test_revoked),
 	KUNIT_CASE(tern_test_deregistered),
@@ -320,6 +342,7 @@ static struct kunit_case tern_revoke_cases[] = {
 	KUNIT_CASE(tern_test_close_refused),
 	KUNIT_CASE(tern_test_destroy_refused),
 	KUNIT_CASE(tern_test_create_refused),
+	KUNIT_CASE(tern_test_dma_key),
 	{}
 };
 
