@@ -422,6 +422,9 @@ int tern_faults_init(struct tern_ib_dev *dev)
 	if (!tern_has_odp(dev))
 		return 0;
 
+	/* The device may raise the interrupt before it answers. */
+	disable_work(&dev->fault_work);
+
 	/* Destroying it waits until the last work has returned. */
 	dev->fault_wq = alloc_workqueue("tern_fault", WQ_UNBOUND, 0);
 	if (!dev->fault_wq)
@@ -434,6 +437,7 @@ int tern_faults_init(struct tern_ib_dev *dev)
 	}
 
 	dev->fault_eq = eq;
+	enable_and_queue_work(dev->fault_wq, &dev->fault_work);
 	return 0;
 }
 

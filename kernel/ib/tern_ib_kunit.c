@@ -124,6 +124,8 @@ EXPORT_SYMBOL_IF_KUNIT(tern_process_mad);
 #endif
 #ifndef TERN_WITHOUT_ODP
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+EXPORT_SYMBOL_IF_KUNIT(tern_faults_free);
+EXPORT_SYMBOL_IF_KUNIT(tern_faults_init);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_abort);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_alloc);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_clear);

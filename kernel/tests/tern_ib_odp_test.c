@@ -4,6 +4,8 @@
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
+#include <linux/dma-direct.h>
+#include <linux/irq.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
@@ -64,6 +66,19 @@ static int tern_test_create(struct tern_odp *odp, struct tern_mr *mr)
 	return tern_odp_create(odp, mr, &cmd);
 }
 
+/* Reports a page fault by the queue that is being created. */
+static void tern_test_fault(struct tern_test_odp *fake,
+			    const struct tern_cmd_create_eq *cmd)
+{
+	struct tern_fault *entry;
+
+	entry = phys_to_virt(dma_to_phys(&fake->pdev.dev,
+					 le64_to_cpu(cmd->pages.addr)));
+	WRITE_ONCE(entry->phase, cpu_to_le32(TERN_CQE_PHASE));
+	generic_handle_irq_safe(fake->pdev.irq);
+	flush_workqueue(fake->ib.fault_wq);
+}
+
 /* Replaces tern_cmd_exec(). */
 static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 			  size_t in_len, void *out, size_t out_len)
@@ -74,6 +89,9 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 	unsigned int flags;
 
 	switch (opcode) {
+	case TERN_CMD_CREATE_EQ:
+		tern_test_fault(fake, in);
+		return 0;
 	case TERN_CMD_CREATE_MR:
 		memset(out, 0, out_len);
 		object->id = cpu_to_le32(TERN_TEST_INDEX << TERN_KEY_INDEX_SHIFT |
@@ -247,11 +265,36 @@ static void tern_test_busy(struct kunit *test)
 	tern_odp_free(odp);
 }
 
+/* A device may report a fault before it has answered CREATE_EQ. */
+static void tern_test_fault_early(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	int irq = irq_alloc_desc(NUMA_NO_NODE);
+
+	KUNIT_ASSERT_GE(test, irq, 0);
+	irq_set_chip_and_handler(irq, &dummy_irq_chip, handle_simple_irq);
+	irq_clear_status_flags(irq, IRQ_NOREQUEST);
+	fake->pdev.irq = irq;
+	fake->tdev.num_vectors = 1;
+	fake->caps.flags = cpu_to_le64(TERN_CAP_ODP);
+	/* The stub does not serve the thread that takes the fault. */
+	set_bit(TERN_DEV_DEAD, &fake->tdev.flags);
+
+	KUNIT_EXPECT_EQ(test, tern_faults_init(&fake->ib), 0);
+	if (fake->ib.fault_eq) {
+		flush_workqueue(fake->ib.fault_wq);
+		KUNIT_EXPECT_EQ(test, fake->ib.fault_eq->ci, 1);
+		tern_faults_free(&fake->ib);
+	}
+	irq_free_desc(irq);
+}
+
 static struct kunit_case tern_odp_cases[] = {
 	KUNIT_CASE(tern_test_index_reused),
 	KUNIT_CASE(tern_test_key_reused),
 	KUNIT_CASE(tern_test_clear_refused),
 	KUNIT_CASE(tern_test_busy),
+	KUNIT_CASE(tern_test_fault_early),
 	{}
 };
 
