@@ -362,7 +362,8 @@ put:
  * Return: 0; -EOPNOTSUPP for other advice; -ENOENT for a key that is not one of
  * an on-demand region; -EPERM for a region of another PD or without the right
  * to write; -EFAULT for a range outside the region and, with FLUSH, for memory
- * that is not mapped; -ENOMEM; -EINTR.
+ * that is not mapped; -ENOMEM, without FLUSH also while many calls wait for a
+ * thread; -EINTR.
  */
 int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		   u32 flags, struct ib_sge *sg, u32 num_sge,

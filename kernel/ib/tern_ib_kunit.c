@@ -136,6 +136,9 @@ EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_map);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_update);
+EXPORT_SYMBOL_IF_KUNIT(tern_pager_alloc);
+EXPORT_SYMBOL_IF_KUNIT(tern_pager_close);
+EXPORT_SYMBOL_IF_KUNIT(tern_pager_queue);
 EXPORT_SYMBOL_IF_KUNIT(tern_reg_odp_mr);
 #endif
 #endif

@@ -19,6 +19,9 @@
 /* Limit of pages of one context that may be awaited at the same time. */
 #define TERN_PAGER_MAX_THREADS	8
 
+/* Limit of prefetches of one context that no thread has taken. QPs limit its faults. */
+#define TERN_PAGER_MAX_PREFETCHES	64
+
 /* Serves the requests of a user context, or those of one region of a kernel user. */
 struct tern_pager {
 	struct tern_ib_dev *dev;	/* the device; gone when @closed */
@@ -27,6 +30,7 @@ struct tern_pager {
 	/* Requests that no thread has taken, under tern_ib_dev.fault_lock. */
 	struct list_head requests;
 	unsigned int num_requests;	/* number of @requests, under the same lock */
+	unsigned int num_prefetches;	/* number of prefetches of these, under the same lock */
 	unsigned int num_threads;	/* number of threads started, under the same lock */
 	unsigned int idle;	/* number of threads without a request, under the same lock */
 	struct mutex lock;	/* protects the members below, and tern_pager_thread.away */
@@ -91,6 +95,7 @@ static void tern_request_del(struct tern_pager *pager,
 
 	list_del(&request->list);
 	pager->num_requests--;
+	pager->num_prefetches -= request->prefetch;
 }
 
 /* Waits for a request. Returns NULL if the thread must end. */
@@ -247,7 +252,8 @@ static int tern_pager_wake(struct tern_pager *pager)
  * @pager: the pager, which is not closed during this call
  * @request: the request, freed in the end
  *
- * Return: 0 or a negative errno; then @request is still the caller's.
+ * Return: 0, or a negative errno: then @request is still the caller's. -ENOMEM
+ * also for a prefetch while TERN_PAGER_MAX_PREFETCHES wait for a thread.
  */
 int tern_pager_queue(struct tern_pager *pager, struct tern_odp_request *request)
 {
@@ -268,10 +274,14 @@ int tern_pager_queue(struct tern_pager *pager, struct tern_odp_request *request)
 		}
 		if (old)
 			tern_request_del(old->pager, old);
+	} else if (pager->num_prefetches == TERN_PAGER_MAX_PREFETCHES) {
+		err = -ENOMEM;
+		goto unlock;
 	}
 
 	list_add_tail(&request->list, &pager->requests);
 	pager->num_requests++;
+	pager->num_prefetches += request->prefetch;
 	err = tern_pager_wake(pager);
 	if (err) {
 		tern_request_del(pager, request);

@@ -37,6 +37,7 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @destroy_early: the device executed DESTROY_MR during UPDATE_PAGES
  * @destroyed: completed when the device has executed DESTROY_MR
  * @mr: the MR of a region
+ * @arrived: completed when the pages of all requests arrive
  * @test: the test
  */
 struct tern_test_odp {
@@ -56,6 +57,7 @@ struct tern_test_odp {
 	bool destroy_early;
 	struct completion destroyed;
 	struct tern_mr mr;
+	struct completion arrived;
 	struct kunit *test;
 };
 
@@ -156,6 +158,7 @@ static int tern_odp_test_init(struct kunit *test)
 	INIT_WORK(&fake->tdev.async_work, tern_test_no_work);
 	INIT_WORK(&fake->destroy_work, tern_test_destroy_work);
 	init_completion(&fake->destroyed);
+	init_completion(&fake->arrived);
 	tern_aq_init(&fake->tdev);
 	xa_init(&fake->ib.odps);
 	xa_init(&fake->ib.queued_faults);
@@ -289,12 +292,69 @@ static void tern_test_fault_early(struct kunit *test)
 	irq_free_desc(irq);
 }
 
+/* Waits for a page. */
+static bool tern_test_serve(struct tern_pager_thread *thread,
+			    struct tern_odp_request *request)
+{
+	struct tern_test_odp *fake = container_of(request->dev,
+						  struct tern_test_odp, ib);
+
+	wait_for_completion(&fake->arrived);
+	return true;
+}
+
+static int tern_test_queue(struct tern_pager *pager, struct tern_ib_dev *dev,
+			   bool prefetch)
+{
+	struct tern_odp_request *request = kzalloc_obj(*request);
+	int err;
+
+	if (!request)
+		return -EIO;
+
+	request->dev = dev;
+	request->serve = tern_test_serve;
+	request->prefetch = prefetch;
+	err = tern_pager_queue(pager, request);
+	if (err)
+		kfree(request);
+	return err;
+}
+
+/* A process must not fill memory with prefetches. Faults are not refused. */
+static void tern_test_prefetch_limit(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_pager *pager = tern_pager_alloc(&fake->ib);
+	unsigned int num, tries = 0;
+	int err = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, pager);
+	for (num = 0; !err && num < 1000; num++)
+		err = tern_test_queue(pager, &fake->ib, true);
+	KUNIT_EXPECT_EQ(test, err, -ENOMEM);
+	/* With those that threads have taken. */
+	KUNIT_EXPECT_LE(test, num, 64 + 8 + 1);
+	KUNIT_EXPECT_GT(test, num, 64);
+	KUNIT_EXPECT_EQ(test, tern_test_queue(pager, &fake->ib, false), 0);
+
+	complete_all(&fake->arrived);
+	do {
+		usleep_range(1000, 2000);
+		err = tern_test_queue(pager, &fake->ib, true);
+	} while (err == -ENOMEM && ++tries < 10000);
+	KUNIT_EXPECT_EQ(test, err, 0);
+	tern_pager_close(pager);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&fake->ib.queued_faults));
+}
+
 static struct kunit_case tern_odp_cases[] = {
 	KUNIT_CASE(tern_test_index_reused),
 	KUNIT_CASE(tern_test_key_reused),
 	KUNIT_CASE(tern_test_clear_refused),
 	KUNIT_CASE(tern_test_busy),
 	KUNIT_CASE(tern_test_fault_early),
+	KUNIT_CASE(tern_test_prefetch_limit),
 	{}
 };
 
