@@ -78,7 +78,7 @@ long tern_dmabuf_map(struct tern_odp *odp)
 
 	/* Not under the reservation lock, which memory reclaim may take. */
 	err = tern_table_init(&table, &odp->dev->core->pdev->dev,
-			      TERN_ODP_BATCH);
+			      tern_odp_batch(odp));
 	if (err)
 		goto free;
 

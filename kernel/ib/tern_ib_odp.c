@@ -73,6 +73,13 @@ static void tern_odp_part_check(struct tern_odp_part *part)
 		tern_odp_part_retire(part);
 }
 
+/* Maximum number of pages that one command makes present. */
+u32 tern_odp_batch(const struct tern_odp *odp)
+{
+	return min_t(u32, TERN_ODP_BATCH,
+		     tern_table_limit(odp->dev->core->caps));
+}
+
 /**
  * tern_odp_clear() - make pages absent in the device
  * @odp: the region
@@ -86,7 +93,7 @@ static void tern_odp_part_check(struct tern_odp_part *part)
 void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 {
 	struct tern_core *core = odp->dev->core;
-	u32 limit = le32_to_cpu(core->caps->max_cmd_pages);
+	u32 limit = tern_table_limit(core->caps);
 	struct tern_cmd_update_pages cmd = {
 		.pages.page_shift = PAGE_SHIFT,
 		.pages.kind = TERN_PAGES_LIST,
@@ -189,22 +196,26 @@ static bool tern_odp_entry_ok(u64 entry, unsigned int flags)
 	return (entry & bits) == bits;
 }
 
-/* Maps at most TERN_ODP_BATCH pages of a part. Returns their number or -errno. */
+/*
+ * Maps pages of a part, at most tern_odp_batch(). Returns their number or a
+ * negative errno.
+ */
 static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 			      unsigned int flags)
 {
 	struct ib_umem_odp *umem = part->umem;
 	struct tern_odp *odp = part->odp;
+	u32 max = tern_odp_batch(odp);
 	struct tern_table table;
 	u64 page;
 	int i, err, num;
 	size_t first;
 
-	err = tern_table_init(&table, &odp->dev->core->pdev->dev,
-			      TERN_ODP_BATCH);
+	err = tern_table_init(&table, &odp->dev->core->pdev->dev, max);
 	if (err)
 		goto free;
 
+	bytes = min(bytes, ((u64)max << PAGE_SHIFT) - offset_in_page(va));
 	/*
 	 * The page table is walked without umem_mutex. With two concurrent
 	 * walks, one could replace the other's result by older entries. The list

@@ -92,6 +92,7 @@ struct tern_odp {
 
 /* tern_ib_odp.c */
 long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags);
+u32 tern_odp_batch(const struct tern_odp *odp);
 void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num);
 int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table);
 struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key);

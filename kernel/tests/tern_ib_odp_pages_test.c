@@ -233,9 +233,23 @@ static void tern_test_walk_beside(struct kunit *test)
 	tern_test_end(test);
 }
 
+/* A command has no more pages than the device accepts. */
+static void tern_test_map_limit(struct kunit *test)
+{
+	struct tern_test_pages *fake = test->priv;
+
+	tern_test_write(test, TERN_TEST_PAGES);
+	fake->caps.max_cmd_pages = cpu_to_le32(2);
+	KUNIT_EXPECT_EQ(test, tern_test_map(fake, 0, TERN_TEST_PAGES, 0), 2);
+	KUNIT_EXPECT_TRUE(test, fake->present[1]);
+	KUNIT_EXPECT_FALSE(test, fake->present[2]);
+	tern_test_end(test);
+}
+
 static struct kunit_case tern_odp_pages_cases[] = {
 	KUNIT_CASE(tern_test_follow),
 	KUNIT_CASE(tern_test_walk_beside),
+	KUNIT_CASE(tern_test_map_limit),
 	{}
 };
 

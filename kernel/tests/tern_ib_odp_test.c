@@ -116,7 +116,8 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 			msleep(100);
 			fake->destroy_early = completion_done(&fake->destroyed);
 		}
-		return fake->update_err;
+		/* Ends an endless number of commands. */
+		return fake->num_updates > 100 ? -EIO : fake->update_err;
 	default:
 		return 0;
 	}
@@ -249,6 +250,21 @@ static void tern_test_clear_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), 0);
 }
 
+/* Pages become absent also in a device that can read no page list. */
+static void tern_test_clear_limit(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *odp = tern_test_region(test);
+	struct tern_mr mr = {};
+
+	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &mr), 0);
+	fake->caps.max_cmd_pages = 0;
+	tern_odp_clear(odp, 0, 3);
+	KUNIT_EXPECT_EQ(test, fake->num_updates, 3);
+	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), 0);
+}
+
 /* With windows bound, a region stays; one that nobody has seen cannot. */
 static void tern_test_busy(struct kunit *test)
 {
@@ -352,6 +368,7 @@ static struct kunit_case tern_odp_cases[] = {
 	KUNIT_CASE(tern_test_index_reused),
 	KUNIT_CASE(tern_test_key_reused),
 	KUNIT_CASE(tern_test_clear_refused),
+	KUNIT_CASE(tern_test_clear_limit),
 	KUNIT_CASE(tern_test_busy),
 	KUNIT_CASE(tern_test_fault_early),
 	KUNIT_CASE(tern_test_prefetch_limit),
