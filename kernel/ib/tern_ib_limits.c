@@ -108,8 +108,9 @@ bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
 {
 	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
 
-	return cqe <= max_cqe && log_size && log_size <= ilog2(max_cqe) &&
-	       BIT(log_size) >= cqe &&
+	/* There is no ilog2(0). */
+	return max_cqe && cqe <= max_cqe && log_size &&
+	       log_size <= ilog2(max_cqe) && BIT(log_size) >= cqe &&
 	       tern_queue_len_ok(buf_len,
 				 (u64)sizeof(struct tern_cqe) << log_size);
 }

@@ -308,6 +308,16 @@ static void tern_test_cq(struct kunit *test)
 	attr.flags = IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	KUNIT_EXPECT_EQ(test, tern_check_create_cq(&dev->ib, &attr, &good),
 			-EOPNOTSUPP);
+
+	/* A device without CQEs. */
+	dev->caps.max_cqe = 0;
+	attr = (struct ib_cq_init_attr){};
+	for (i = 0; i <= U8_MAX; i++) {
+		req.log_size = i;
+		req.buf_len = (u64)entry << (i % BITS_PER_TYPE(u64));
+		KUNIT_EXPECT_EQ_MSG(test, tern_check_create_cq(&dev->ib, &attr, &req),
+				    -EINVAL, "size %u", i);
+	}
 }
 
 static void tern_test_cq_flags(struct kunit *test)
