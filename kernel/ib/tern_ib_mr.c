@@ -413,15 +413,15 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 }
 
 #ifndef TERN_WITHOUT_ODP
-/* The number of windows that are bound to a region, or a negative errno. */
-static long tern_mr_num_windows(struct tern_mr *mr)
+/* Returns 0, -EBUSY if windows are bound to a region, or another negative errno. */
+static int tern_mr_check_windows(struct tern_mr *mr)
 {
 	struct tern_rsp_mr rsp;
 	int err;
 
 	err = tern_ib_query(to_tdev(mr->ibmr.device), TERN_CMD_QUERY_MR,
 			    mr->ibmr.lkey, &rsp, sizeof(rsp));
-	return err ?: (long)le32_to_cpu(rsp.num_windows);
+	return err ?: (rsp.num_windows ? -EBUSY : 0);
 }
 
 /*
@@ -439,13 +439,12 @@ static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
 		.mask = cpu_to_le32(tern_rereg_mask(flags)),
 	};
 	struct ib_pd *pd = flags & IB_MR_REREG_PD ? ibpd : mr->ibmr.pd;
-	long num_windows;
 	int err;
 
 	if (flags & IB_MR_REREG_TRANS) {
-		num_windows = tern_mr_num_windows(mr);
-		if (num_windows)
-			return ERR_PTR(num_windows < 0 ? num_windows : -EBUSY);
+		err = tern_mr_check_windows(mr);
+		if (err)
+			return ERR_PTR(err);
 		return tern_reg_user_mr(pd, start, length, virt, access, NULL,
 					udata);
 	}
