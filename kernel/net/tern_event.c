@@ -28,12 +28,11 @@ void tern_async_work(struct work_struct *work)
 	struct tern_dev *tdev = container_of(work, struct tern_dev, async_work);
 	struct tern_eq *eq = &tdev->async_eq;
 	struct tern_eqe eqe;
-	bool any = false;
+	unsigned int n;
 	u16 type;
 
 	tern_dev_check(tdev);
-	while (tern_eq_next(eq, &eqe)) {
-		any = true;
+	for (n = 0; n < BIT(eq->log_size) && tern_eq_next(eq, &eqe); n++) {
 		type = le16_to_cpu(eqe.type);
 		if (type == TERN_EV_PORT_CHANGE &&
 		    le32_to_cpu(eqe.id) == TERN_ETH_PORT)
@@ -43,8 +42,11 @@ void tern_async_work(struct work_struct *work)
 		blocking_notifier_call_chain(&tdev->events, type, &eqe);
 	}
 	/* Events that did not fit wait in the device for this kick. */
-	if (any && !tern_dev_dead(tdev))
+	if (n && !tern_dev_dead(tdev))
 		tern_ring(&tdev->core, TERN_DB_CMD_EQ_CI, eq->id);
+	/* A device that reports events endlessly must not delay its removal. */
+	if (n == BIT(eq->log_size))
+		schedule_work(work);
 
 	if (test_and_clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags)) {
 		tern_net_lose_link(tdev->net);

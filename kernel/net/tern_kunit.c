@@ -16,6 +16,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_aq_alloc);
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_init);
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
+EXPORT_SYMBOL_IF_KUNIT(tern_async_work);
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);

@@ -51,6 +51,9 @@ struct tern_test_aq {
 	u32 pi;		/* answers that the device has written */
 	atomic_t deaths;
 	atomic_t late_deaths;
+	struct notifier_block event_nb;
+	unsigned int num_events;	/* events that were delivered */
+	unsigned int max_events;	/* events that the device reports */
 	struct tern_test_taker taker;
 	u8 regs[TERN_BAR_REGS_SIZE] __aligned(8);
 	struct tern_test_call calls[TERN_TEST_CALLS];
@@ -641,6 +644,66 @@ static void tern_test_report_due(struct kunit *test)
 }
 
 #endif
+/* Reports the next event, if there is one. */
+static void tern_test_report(struct tern_test_aq *fake)
+{
+	struct tern_eq *eq = &fake->tdev.async_eq;
+	struct tern_eqe *entry;
+
+	if (fake->num_events == fake->max_events)
+		return;
+	entry = eq->buf.va + tern_ring_slot(eq->ci, eq->log_size) * sizeof(*entry);
+	entry->type = cpu_to_le16(TERN_EV_COMM_EST);
+	entry->phase = cpu_to_le32(~(eq->ci >> eq->log_size) & TERN_CQE_PHASE);
+}
+
+static int tern_test_event(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct tern_test_aq *fake = container_of(nb, struct tern_test_aq, event_nb);
+
+	fake->num_events++;
+	tern_test_report(fake);
+	return NOTIFY_OK;
+}
+
+/* A device that reports an event for each one that it can: the work lets others run. */
+static void tern_test_events_endless(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_dev *tdev = &fake->tdev;
+	struct tern_eq *eq = &tdev->async_eq;
+	u32 *uar = tern_test_reg(fake, TERN_MSIX_PBA_OFFSET);
+
+	tdev->core.uar_kernel = (__force void __iomem *)uar;
+	eq->buf.va = kunit_kcalloc(test, 16, sizeof(struct tern_eqe), GFP_KERNEL);
+	eq->record = kunit_kzalloc(test, sizeof(*eq->record), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, eq->buf.va);
+	KUNIT_ASSERT_NOT_NULL(test, eq->record);
+	eq->tdev = tdev;
+	eq->ring = eq->buf.va;
+	eq->entry_size = sizeof(struct tern_eqe);
+	eq->log_size = 4;
+	BLOCKING_INIT_NOTIFIER_HEAD(&tdev->events);
+	fake->event_nb.notifier_call = tern_test_event;
+	blocking_notifier_chain_register(&tdev->events, &fake->event_nb);
+
+	fake->max_events = 10000;
+	tern_test_report(fake);
+	tern_async_work(&tdev->async_work);
+	KUNIT_EXPECT_EQ(test, fake->num_events, 16);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(eq->record->ci), 16);
+	KUNIT_EXPECT_NE(test, uar[TERN_UAR_DB / sizeof(*uar)], 0);
+	/* The work runs again. */
+	flush_work(&tdev->async_work);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
+
+	fake->max_events = 17;
+	tern_async_work(&tdev->async_work);
+	KUNIT_EXPECT_EQ(test, fake->num_events, 17);
+	flush_work(&tdev->async_work);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
+}
+
 static int tern_test_aq_init(struct kunit *test)
 {
 	struct tern_test_aq *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
@@ -708,6 +771,7 @@ static struct kunit_case tern_aq_cases[] = {
 #ifndef TERN_WITHOUT_RESET
 	KUNIT_CASE(tern_test_report_due),
 #endif
+	KUNIT_CASE(tern_test_events_endless),
 	{}
 };
 
