@@ -68,17 +68,21 @@ static bool tern_has_cc(const struct tern_dev *tdev)
 /* Before devl_register(). Devlink lock held. */
 int tern_cc_register(struct tern_dev *tdev)
 {
+	int err;
+
 	if (!tern_has_cc(tdev))
 		return 0;
 
-	return devl_params_register(priv_to_devlink(tdev), tern_cc_params,
-				    ARRAY_SIZE(tern_cc_params));
+	err = devl_params_register(priv_to_devlink(tdev), tern_cc_params,
+				   ARRAY_SIZE(tern_cc_params));
+	tdev->cc_registered = !err;
+	return err;
 }
 
 /* After devl_unregister(). Devlink lock held. */
 void tern_cc_unregister(struct tern_dev *tdev)
 {
-	if (tern_has_cc(tdev))
+	if (tdev->cc_registered)
 		devl_params_unregister(priv_to_devlink(tdev), tern_cc_params,
 				       ARRAY_SIZE(tern_cc_params));
 }

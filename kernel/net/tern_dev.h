@@ -160,6 +160,9 @@ struct tern_dev {
 	struct devlink_health_reporter *fatal_reporter;
 #endif
 	u32 fatal;	/* TERN_FATAL_* of the last failure */
+#ifndef TERN_WITHOUT_CC
+	bool cc_registered;	/* the parameters of congestion control; devlink lock */
+#endif
 	struct devlink_port devlink_port;	/* port of the network device */
 #ifndef TERN_WITHOUT_DEBUGFS
 	struct dentry *debugfs;	/* debugfs directory of the function */

@@ -36,6 +36,10 @@ EXPORT_SYMBOL_IF_KUNIT(tern_net_attach);
 EXPORT_SYMBOL_IF_KUNIT(tern_net_detach);
 EXPORT_SYMBOL_IF_KUNIT(tern_report_due);
 #endif
+#ifndef TERN_WITHOUT_CC
+EXPORT_SYMBOL_IF_KUNIT(tern_cc_register);
+EXPORT_SYMBOL_IF_KUNIT(tern_cc_unregister);
+#endif
 #ifndef TERN_WITHOUT_HWGRO
 EXPORT_SYMBOL_IF_KUNIT(tern_gro_complete);
 #endif

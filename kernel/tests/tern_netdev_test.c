@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Tests of tern.ko's network device: its life, configuration and statistics. */
 
+#include <kunit/device.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
@@ -376,6 +377,34 @@ static void tern_test_late_fault(struct kunit *test)
 	flush_work(&fake->rtnl_work);
 }
 
+#ifndef TERN_WITHOUT_CC
+static const struct devlink_ops tern_test_devlink_ops;
+
+/* A device may have other capabilities after a reset. */
+static void tern_test_cc_lost(struct kunit *test)
+{
+	struct device *dev = kunit_device_register(test, "tern-cc");
+	struct devlink *devlink;
+	struct tern_dev *tdev;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	devlink = devlink_alloc(&tern_test_devlink_ops, sizeof(*tdev), dev);
+	KUNIT_ASSERT_NOT_NULL(test, devlink);
+	tdev = devlink_priv(devlink);
+	devl_lock(devlink);
+	tdev->caps.flags = cpu_to_le64(TERN_CAP_CC);
+	KUNIT_EXPECT_EQ(test, tern_cc_register(tdev), 0);
+	tdev->caps.flags = 0;
+	tern_cc_unregister(tdev);
+	/* The parameters are gone, or this would fail. */
+	tdev->caps.flags = cpu_to_le64(TERN_CAP_CC);
+	KUNIT_EXPECT_EQ(test, tern_cc_register(tdev), 0);
+	tern_cc_unregister(tdev);
+	devl_unlock(devlink);
+	devlink_free(devlink);
+}
+
+#endif
 static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_mtu),
 	KUNIT_CASE(tern_test_mtu_no_memory),
@@ -393,6 +422,9 @@ static struct kunit_case tern_net_cases[] = {
 #endif
 	KUNIT_CASE(tern_test_cq_error),
 	KUNIT_CASE(tern_test_late_fault),
+#ifndef TERN_WITHOUT_CC
+	KUNIT_CASE(tern_test_cc_lost),
+#endif
 	{}
 };
 
