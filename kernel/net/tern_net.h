@@ -169,6 +169,7 @@ struct tern_tx {
 	u8 log_size;
 	bool created;		/* exists in the device */
 	u32 pi;			/* written by the transmitter */
+	u32 posted;		/* the same, after it has finished with the frames */
 	u32 ci;			/* written by NAPI */
 #ifndef TERN_WITHOUT_XSK
 	struct xsk_buff_pool *xsk_pool;

@@ -170,6 +170,8 @@ unwind:
 /* Publishes the descriptors to the device. */
 static void tern_tx_publish(struct tern_tx *tx)
 {
+	/* From now on the frames may be freed. Pairs with tern_tx_in_flight(). */
+	smp_store_release(&tx->posted, tx->pi);
 	/* Write the descriptors before the index that covers them. */
 	dma_wmb();
 	WRITE_ONCE(tx->record->pi, cpu_to_le32(tx->pi));
@@ -355,9 +357,13 @@ static void tern_tx_complete_xsk(struct tern_channel *ch, struct tern_tx_slot *s
 }
 
 #endif
+/* Whether a frame that ends at @end may be complete. */
 static bool tern_tx_in_flight(const struct tern_tx *tx, u32 ci, u32 end)
 {
-	return tern_ring_used(end, ci) < tern_ring_used(READ_ONCE(tx->pi), ci);
+	/* Read the index before the slots. The device may see descriptors earlier. */
+	u32 posted = smp_load_acquire(&tx->posted);
+
+	return tern_ring_used(end, ci) < tern_ring_used(posted, ci);
 }
 
 #ifndef TERN_WITHOUT_XDP
@@ -493,6 +499,7 @@ int tern_tx_create(struct tern_channel *ch)
 		return err;
 	memset(tx->buf.va, 0, tx->buf.size);
 	tx->pi = 0;
+	tx->posted = 0;
 	tx->ci = 0;
 #ifndef TERN_WITHOUT_XSK
 	tx->xsk_pool = net->xsk_pools[ch->index];

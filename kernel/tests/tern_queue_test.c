@@ -63,6 +63,7 @@ static bool tern_test_redirect(struct kunit *test)
 	return num == 1;
 }
 
+#endif
 /* Writes a completion of the frames up to descriptor @index: entry @cqe. */
 static void tern_test_complete(struct tern_tx *tx, u32 cqe, u32 index)
 {
@@ -75,11 +76,6 @@ static void tern_test_complete(struct tern_tx *tx, u32 cqe, u32 index)
 	WRITE_ONCE(entry->phase, cpu_to_le32(~(cqe >> tx->cq.log_size) & TERN_CQE_PHASE));
 }
 
-static u32 tern_test_free(const struct tern_tx *tx)
-{
-	return tern_ring_free(tx->pi, tx->ci, tx->log_size);
-}
-
 static void tern_test_poll(struct tern_channel *ch, int budget)
 {
 	local_bh_disable();
@@ -87,7 +83,6 @@ static void tern_test_poll(struct tern_channel *ch, int budget)
 	local_bh_enable();
 }
 
-#endif
 static u64 tern_test_dropped(struct kunit *test)
 {
 	struct rtnl_link_stats64 stats;
@@ -143,6 +138,30 @@ static void tern_test_watchdog(struct kunit *test)
 	}
 }
 
+/* A device that completes a frame before it has got it: the sender still uses the frame. */
+static void tern_test_early_completion(struct kunit *test)
+{
+	struct tern_net *net = tern_test_net(test);
+	struct tern_channel *ch;
+	struct tern_tx *tx;
+
+	tern_test_open(test);
+	ch = tern_test_channel(test, 0);
+	tx = &ch->tx;
+	/* The work that recreates the queues waits for the lock. */
+	rtnl_lock();
+	napi_disable(&ch->napi);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 0), NETDEV_TX_OK);
+	/* Another frame is in the ring, but not posted. */
+	tx->pi++;
+	tern_test_complete(tx, 0, 1);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_EQ(test, tx->ci, 0);
+	KUNIT_EXPECT_TRUE(test, work_busy(&net->restart_work.work));
+	napi_enable(&ch->napi);
+	rtnl_unlock();
+}
+
 #ifndef TERN_WITHOUT_XDP
 /* netpoll completes frames of the stack up to the first one of XDP. */
 static void tern_test_netpoll(struct kunit *test)
@@ -178,6 +197,11 @@ static void tern_test_netpoll(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tx->ci, 6);
 	KUNIT_EXPECT_EQ(test, tx->cq.ci, 4);
 	napi_enable(&ch->napi);
+}
+
+static u32 tern_test_free(const struct tern_tx *tx)
+{
+	return tern_ring_free(tx->pi, tx->ci, tx->log_size);
 }
 
 static void tern_test_small_ring(struct kunit *test)
@@ -650,6 +674,7 @@ static void tern_test_rule_waits_socket(struct kunit *test)
 static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_removed_queue),
 	KUNIT_CASE(tern_test_watchdog),
+	KUNIT_CASE(tern_test_early_completion),
 #ifndef TERN_WITHOUT_XDP
 	KUNIT_CASE(tern_test_netpoll),
 	KUNIT_CASE(tern_test_room),
