@@ -246,7 +246,7 @@ struct tern_net_config {
 	u8 rx_flags;	/* TERN_ETH_QF_* of receive queues */
 	u32 frame_len;	/* maximum length of received frames */
 #ifndef TERN_WITHOUT_XDP
-	bool xdp;	/* there is an XDP program, which needs headroom and may transmit buffers */
+	bool xdp;	/* an XDP program may use the buffers: with headroom, and to transmit */
 #endif
 };
 

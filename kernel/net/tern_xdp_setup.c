@@ -74,10 +74,10 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 	/* Remove the program before its buffers lose their headroom. */
 	if (!prog)
 		WRITE_ONCE(net->xdp_prog, NULL);
-	if (!prog != !old) {
+	if (config.xdp != net->config.xdp) {
 		err = tern_net_reconfigure(net, &config);
-		if (err) {
-			WRITE_ONCE(net->xdp_prog, old);
+		/* Removal always succeeds: buffers with headroom suit the stack, too. */
+		if (err && prog) {
 			NL_SET_ERR_MSG_MOD(extack, "cannot create queues for XDP");
 			return err;
 		}

@@ -3,6 +3,9 @@
 
 #include <kunit/device.h>
 #include <kunit/test.h>
+#ifndef TERN_WITHOUT_XDP
+#include <linux/bpf.h>
+#endif
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -327,6 +330,65 @@ static void tern_test_counters(struct kunit *test)
 }
 
 #endif
+#ifndef TERN_WITHOUT_XDP
+/* An XDP program that no frame reaches. */
+static struct bpf_prog *tern_test_prog(struct kunit *test)
+{
+	struct bpf_prog_aux *aux = kunit_kzalloc(test, sizeof(*aux), GFP_KERNEL);
+	struct bpf_prog *prog = kunit_kzalloc(test, sizeof(*prog), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, aux);
+	KUNIT_ASSERT_NOT_NULL(test, prog);
+	/* The driver releases references, but not the last one. */
+	atomic64_set(&aux->refcnt, 100);
+	prog->aux = aux;
+	return prog;
+}
+
+static int tern_test_set_prog(struct kunit *test, struct bpf_prog *prog)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct netdev_bpf bpf = { .command = XDP_SETUP_PROG, .prog = prog };
+	int err;
+
+	rtnl_lock();
+	err = netdev->netdev_ops->ndo_bpf(netdev, &bpf);
+	rtnl_unlock();
+	return err;
+}
+
+static u32 tern_test_headroom(struct kunit *test)
+{
+	return tern_test_queues(test)->channel[0].rx.headroom;
+}
+
+/* The core does not expect that a program cannot be removed: it needs no memory. */
+static void tern_test_xdp_no_memory(struct kunit *test)
+{
+	struct bpf_prog *prog = tern_test_prog(test);
+	struct tern_net *net = tern_test_net(test);
+
+	tern_test_open(test);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, prog), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_headroom(test), XDP_PACKET_HEADROOM);
+	tern_test_exhaust(test, true);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, NULL), 0);
+	KUNIT_EXPECT_NULL(test, net->xdp_prog);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	/* The buffers kept their headroom. */
+	KUNIT_EXPECT_EQ(test, tern_test_headroom(test), XDP_PACKET_HEADROOM);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, prog), 0);
+	tern_test_exhaust(test, false);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, NULL), 0);
+	KUNIT_EXPECT_NE(test, tern_test_headroom(test), XDP_PACKET_HEADROOM);
+	tern_test_exhaust(test, true);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, prog), -ENOMEM);
+	tern_test_exhaust(test, false);
+	KUNIT_EXPECT_NULL(test, net->xdp_prog);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+}
+
+#endif
 static bool tern_test_restarted(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
@@ -419,6 +481,9 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_channels),
 #ifndef TERN_WITHOUT_STEERING
 	KUNIT_CASE(tern_test_steering),
+#endif
+#ifndef TERN_WITHOUT_XDP
+	KUNIT_CASE(tern_test_xdp_no_memory),
 #endif
 	KUNIT_CASE(tern_test_cq_error),
 	KUNIT_CASE(tern_test_late_fault),
