@@ -20,6 +20,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_async_work);
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
+EXPORT_SYMBOL_IF_KUNIT(tern_features_check);
 EXPORT_SYMBOL_IF_KUNIT(tern_filter_add);
 EXPORT_SYMBOL_IF_KUNIT(tern_filter_fill);
 EXPORT_SYMBOL_IF_KUNIT(tern_net_alloc);

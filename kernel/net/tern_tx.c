@@ -3,6 +3,8 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/if_vlan.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <linux/tcp.h>
@@ -253,13 +255,27 @@ drop:
 	return tern_tx_refuse(skb, netdev);
 }
 
+/*
+ * Whether the device can segment a frame of TCP or UDP. It sums up the addresses of the
+ * IP header, but with a source route the destination is in an option or in an
+ * extension header.
+ */
+static bool tern_tx_can_segment(const struct sk_buff *skb)
+{
+	u32 ip_len = ip_hdr(skb)->version == 4 ? sizeof(struct iphdr) :
+						 sizeof(struct ipv6hdr);
+
+	return skb_network_header_len(skb) == ip_len &&
+	       tern_tx_header_len(skb) <= TERN_MAX_TSO_HEADERS;
+}
+
 netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
 				      netdev_features_t features)
 {
 	unsigned int types = SKB_GSO_TCPV4 | SKB_GSO_TCPV6 | SKB_GSO_UDP_L4;
 
 	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_type & types &&
-	    tern_tx_header_len(skb) > TERN_MAX_TSO_HEADERS)
+	    !tern_tx_can_segment(skb))
 		features &= ~NETIF_F_GSO_MASK;
 	return vlan_features_check(skb, features);
 }

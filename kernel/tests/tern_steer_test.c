@@ -201,6 +201,37 @@ static void tern_test_offload_uso(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, le16_to_cpu(offload.header_len), TERN_TEST_HEADERS + 8);
 }
 
+/* Whether the device segments a frame with an IP header of @ip_len bytes. */
+static bool tern_test_segments(struct kunit *test, u8 version, u32 ip_len, u32 gso_type)
+{
+	netdev_features_t features = NETIF_F_SG | NETIF_F_GSO_MASK;
+	struct sk_buff *skb = tern_test_skb(test, 1000);
+
+	ip_hdr(skb)->version = version;
+	skb_set_transport_header(skb, ETH_HLEN + ip_len);
+	if (gso_type != SKB_GSO_UDP_L4)
+		tcp_hdr(skb)->doff = 5;
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb_shinfo(skb)->gso_size = 500;
+	skb_shinfo(skb)->gso_type = gso_type;
+	features = tern_features_check(skb, NULL, features);
+	KUNIT_EXPECT_TRUE(test, features & NETIF_F_SG);
+	return features & NETIF_F_GSO_MASK;
+}
+
+/* The sum of the pseudo header of a frame with a source route has another destination. */
+static void tern_test_source_route(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, tern_test_segments(test, 4, 20, SKB_GSO_TCPV4));
+	KUNIT_EXPECT_TRUE(test, tern_test_segments(test, 4, 20, SKB_GSO_UDP_L4));
+	KUNIT_EXPECT_TRUE(test, tern_test_segments(test, 6, 40, SKB_GSO_TCPV6));
+	KUNIT_EXPECT_TRUE(test, tern_test_segments(test, 6, 40, SKB_GSO_UDP_L4));
+	KUNIT_EXPECT_FALSE(test, tern_test_segments(test, 4, 40, SKB_GSO_TCPV4));
+	KUNIT_EXPECT_FALSE(test, tern_test_segments(test, 4, 28, SKB_GSO_UDP_L4));
+	KUNIT_EXPECT_FALSE(test, tern_test_segments(test, 6, 64, SKB_GSO_TCPV6));
+	KUNIT_EXPECT_FALSE(test, tern_test_segments(test, 6, 64, SKB_GSO_UDP_L4));
+}
+
 static struct kunit_case tern_steer_cases[] = {
 	KUNIT_CASE(tern_test_fields),
 	KUNIT_CASE(tern_test_rule_tcp4),
@@ -210,6 +241,7 @@ static struct kunit_case tern_steer_cases[] = {
 	KUNIT_CASE(tern_test_offload_csum),
 	KUNIT_CASE(tern_test_offload_tso),
 	KUNIT_CASE(tern_test_offload_uso),
+	KUNIT_CASE(tern_test_source_route),
 	{}
 };
 
