@@ -252,6 +252,9 @@ static u64 tern_xsk_fill_timestamp(void *priv)
 {
 	const struct tern_xsk_completion *completion = priv;
 
+	/* Sockets may request time stamps of any device with offloads. */
+	if (!completion->net->ptp.clock)
+		return 0;
 	return tern_ptp_time(completion->net, le64_to_cpu(completion->cqe->timestamp));
 }
 

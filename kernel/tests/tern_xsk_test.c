@@ -74,10 +74,22 @@ static void tern_test_frame_cut(struct kunit *test)
 	tern_test_frame(test, &descs[2], 2, &skip, 2, true);
 }
 
+/* A socket may request a time stamp of a device that has none. */
+static void tern_test_no_timestamp(struct kunit *test)
+{
+	struct tern_net *net = kunit_kzalloc(test, sizeof(*net), GFP_KERNEL);
+	struct tern_cqe cqe = { .timestamp = cpu_to_le64(1000) };
+	struct tern_xsk_completion completion = { .net = net, .cqe = &cqe };
+
+	KUNIT_ASSERT_NOT_NULL(test, net);
+	KUNIT_EXPECT_EQ(test, tern_xsk_tx_metadata_ops.tmo_fill_timestamp(&completion), 0);
+}
+
 static struct kunit_case tern_xsk_cases[] = {
 	KUNIT_CASE(tern_test_frames),
 	KUNIT_CASE(tern_test_frame_too_long),
 	KUNIT_CASE(tern_test_frame_cut),
+	KUNIT_CASE(tern_test_no_timestamp),
 	{}
 };
 
