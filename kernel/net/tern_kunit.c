@@ -53,6 +53,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
 #ifndef TERN_WITHOUT_XSK
 EXPORT_SYMBOL_IF_KUNIT(tern_net_set_xsk_pool);
 EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);
+EXPORT_SYMBOL_IF_KUNIT(tern_xsk_rx_starves);
 EXPORT_SYMBOL_IF_KUNIT(tern_xsk_tx_metadata_ops);
 #endif
 #ifndef TERN_WITHOUT_STEERING

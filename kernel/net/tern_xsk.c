@@ -21,10 +21,15 @@
 
 /* ---- Pools ---- */
 
+/* Bytes of a stored frame of @len bytes, with @rx_flags. */
+static u32 tern_xsk_stored_len(u32 len, u8 rx_flags)
+{
+	return len + (rx_flags & TERN_ETH_QF_KEEP_FCS ? ETH_FCS_LEN : 0);
+}
+
 static u32 tern_xsk_frame_len(const struct tern_net_config *config)
 {
-	return config->frame_len +
-	       (config->rx_flags & TERN_ETH_QF_KEEP_FCS ? ETH_FCS_LEN : 0);
+	return tern_xsk_stored_len(config->frame_len, config->rx_flags);
 }
 
 /*
@@ -145,6 +150,17 @@ bool tern_xsk_rx_fill(struct tern_rx *rx)
 }
 
 /*
+ * Whether too few buffers are posted for the longest frame: the device may drop all
+ * frames then, so no completion would poll again.
+ */
+bool tern_xsk_rx_starves(const struct tern_rx *rx)
+{
+	u32 len = tern_xsk_stored_len(rx->frame_len, rx->flags);
+
+	return tern_ring_used(rx->pi, rx->ci) < DIV_ROUND_UP(len, rx->buf_len);
+}
+
+/*
  * Posts buffers at the end of a poll. Returns true if the pool had too few, and its
  * owner cannot be asked to wake the driver.
  */
@@ -154,7 +170,7 @@ bool tern_xsk_rx_refill(struct tern_rx *rx)
 	bool full = tern_xsk_rx_fill(rx);
 
 	if (!xsk_uses_need_wakeup(pool))
-		return !full && rx->pi == rx->ci;
+		return !full && tern_xsk_rx_starves(rx);
 	if (!full) {
 		xsk_set_rx_need_wakeup(pool);
 		/* The owner may have added buffers before it could see the flag. */

@@ -36,6 +36,7 @@ void tern_xsk_rx_stop(struct tern_rx *rx);
 bool tern_xsk_rx_fill(struct tern_rx *rx);
 struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num);
 struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *xdp);
+bool tern_xsk_rx_starves(const struct tern_rx *rx);
 bool tern_xsk_rx_refill(struct tern_rx *rx);
 
 bool tern_xsk_tx(struct tern_channel *ch);

@@ -85,10 +85,33 @@ static void tern_test_no_timestamp(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_xsk_tx_metadata_ops.tmo_fill_timestamp(&completion), 0);
 }
 
+/* A ring is empty if its buffers do not take a whole frame. */
+static void tern_test_starves(struct kunit *test)
+{
+	struct tern_rx *rx = kunit_kzalloc(test, sizeof(*rx), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, rx);
+	rx->buf_len = 3000;
+	rx->frame_len = 9000;
+	rx->ci = U32_MAX - 1;
+	rx->pi = rx->ci;
+	KUNIT_EXPECT_TRUE(test, tern_xsk_rx_starves(rx));
+	rx->pi = rx->ci + 2;
+	KUNIT_EXPECT_TRUE(test, tern_xsk_rx_starves(rx));
+	rx->pi = rx->ci + 3;
+	KUNIT_EXPECT_FALSE(test, tern_xsk_rx_starves(rx));
+	/* The FCS needs another buffer. */
+	rx->flags = TERN_ETH_QF_KEEP_FCS;
+	KUNIT_EXPECT_TRUE(test, tern_xsk_rx_starves(rx));
+	rx->pi = rx->ci + 4;
+	KUNIT_EXPECT_FALSE(test, tern_xsk_rx_starves(rx));
+}
+
 static struct kunit_case tern_xsk_cases[] = {
 	KUNIT_CASE(tern_test_frames),
 	KUNIT_CASE(tern_test_frame_too_long),
 	KUNIT_CASE(tern_test_frame_cut),
+	KUNIT_CASE(tern_test_starves),
 	KUNIT_CASE(tern_test_no_timestamp),
 	{}
 };
