@@ -371,8 +371,9 @@ static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 	u32 pi = tx->pi;
 	u32 num, i;
 
-	descs = tx->xsk_pool->tx_descs;
 	num = xsk_tx_peek_release_desc_batch(tx->xsk_pool, max);
+	/* Only now: the first socket that sends may just have allocated it. */
+	descs = tx->xsk_pool->tx_descs;
 	for (i = 0; i < num; i += frame.num) {
 		frame = tern_xsk_next_frame(&descs[i], num - i, &tx->xsk_skip);
 		if (likely(frame.good)) {
