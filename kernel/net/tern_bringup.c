@@ -4,6 +4,9 @@
 #include <linux/io.h>
 #include <linux/iopoll.h>
 #include <linux/irq.h>
+#ifndef TERN_WITHOUT_RESET
+#include <linux/sched/mm.h>
+#endif
 
 #include "tern_dev.h"
 #include "tern_net.h"
@@ -237,17 +240,20 @@ void tern_dev_down(struct tern_dev *tdev)
 /* Undoes tern_dev_down(), except for the auxiliary device. Devlink lock held. */
 int tern_dev_up(struct tern_dev *tdev)
 {
+	unsigned int noio;
 	int err;
 
 	if (test_bit(TERN_DEV_UP, &tdev->flags))
 		return 0;
+	/* Writing out pages may use the netdev, which is still down. */
+	noio = memalloc_noio_save();
 	err = tern_hw_up(tdev);
-	if (err) {
+	if (err)
 		dev_err(tern_dma_dev(tdev), "reset failed: %d\n", err);
-		return err;
-	}
-	tern_net_attach(tdev->net);
-	return 0;
+	else
+		tern_net_attach(tdev->net);
+	memalloc_noio_restore(noio);
+	return err;
 }
 
 /* Resets a dead device and restarts everything. Devlink lock held. */

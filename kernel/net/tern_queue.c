@@ -7,6 +7,7 @@
 #include <linux/cpumask.h>
 #include <linux/etherdevice.h>
 #include <linux/rtnetlink.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <net/netdev_queues.h>
 
@@ -251,12 +252,14 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 int tern_queues_start(struct tern_net *net)
 {
 	struct tern_queues *queues = rtnl_dereference(net->queues);
-	unsigned int i;
+	unsigned int i, noio;
 	int err;
 
+	/* Writing out pages may use this interface. */
+	noio = memalloc_noio_save();
 	err = tern_queues_create(net, queues);
 	if (err)
-		return err;
+		goto restore;
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_start(&queues->channel[i]);
 #ifndef TERN_WITHOUT_SETTINGS
@@ -264,7 +267,9 @@ int tern_queues_start(struct tern_net *net)
 #endif
 	WRITE_ONCE(net->queues_up, true);
 	netif_tx_wake_all_queues(net->netdev);
-	return 0;
+restore:
+	memalloc_noio_restore(noio);
+	return err;
 }
 
 /* Stops and destroys the queues, if they exist. RTNL held. */

@@ -511,8 +511,11 @@ int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config
 		return err;
 	}
 	rx->created = true;
-	/* If the ring is not full, the first poll refills it. */
-	tern_rx_fill(ch, GFP_KERNEL);
+	/*
+	 * Writing out pages may use this channel. If the ring is not full, the first poll
+	 * refills it.
+	 */
+	tern_rx_fill(ch, GFP_NOIO | __GFP_NOWARN);
 	return 0;
 }
 
