@@ -269,7 +269,7 @@ static void tern_rx_pass(struct tern_channel *ch, struct tern_xdp_buff *buff, u6
 /* Number of buffers that @cqe completes, or 0 if that is impossible. */
 static u32 tern_rx_num_buffers(const struct tern_rx *rx, const struct tern_cqe *cqe)
 {
-	u32 num = le32_to_cpu(cqe->wqe_index) - rx->ci + 1;
+	u32 num = le32_to_cpu(READ_ONCE(cqe->wqe_index)) - rx->ci + 1;
 
 	/* A queue completes in order, unless it failed. */
 	if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR || !num ||
@@ -279,10 +279,11 @@ static u32 tern_rx_num_buffers(const struct tern_rx *rx, const struct tern_cqe *
 	return num;
 }
 
-static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe, u32 num)
+/* Whether a frame of @len bytes in @num buffers can be passed on. */
+static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe, u32 len,
+			    u32 num)
 {
 	u32 max_len = READ_ONCE(rx->frame_len);
-	u32 len = le32_to_cpu(cqe->byte_len);
 
 #ifndef TERN_WITHOUT_HWGRO
 	if (cqe->srqn) {
@@ -313,7 +314,8 @@ static void tern_rx_refill(struct tern_channel *ch)
 static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64 *count)
 {
 	struct tern_xdp_buff local, *buff = &local;
-	u32 len = le32_to_cpu(cqe->byte_len);
+	/* Read it once: the device can write to the entry. */
+	u32 len = le32_to_cpu(READ_ONCE(cqe->byte_len));
 	struct tern_rx *rx = &ch->rx;
 #ifndef TERN_WITHOUT_XDP
 	struct bpf_prog *prog;
@@ -323,7 +325,7 @@ static bool tern_rx_one(struct tern_channel *ch, const struct tern_cqe *cqe, u64
 	num = tern_rx_num_buffers(rx, cqe);
 	if (unlikely(!num))
 		return false;
-	if (unlikely(!tern_rx_is_good(rx, cqe, num))) {
+	if (unlikely(!tern_rx_is_good(rx, cqe, len, num))) {
 		tern_rx_put(rx, num, true);
 		count[TERN_RX_STAT_ERRORS]++;
 		return true;

@@ -383,10 +383,9 @@ static bool tern_tx_in_flight(const struct tern_tx *tx, u32 ci, u32 end)
 }
 
 #ifndef TERN_WITHOUT_XDP
-/* Whether all frames in flight from @ci up to that of @cqe are skbs. */
-static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct tern_cqe *cqe)
+/* Whether all frames in flight from @ci up to @end are skbs. */
+static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, u32 end)
 {
-	u32 end = le32_to_cpu(cqe->wqe_index);
 	u8 owner;
 
 	if (!tern_tx_in_flight(tx, ci, end))
@@ -400,12 +399,11 @@ static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct ter
 }
 
 #endif
-/* Frees frames up to that of @cqe. Returns false if it is not in flight. */
-static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
+/* Frees frames up to @end, that of @cqe. Returns false if it is not in flight. */
+static bool tern_tx_complete(struct tern_channel *ch, u32 *ci, u32 end,
 			     const struct tern_cqe *cqe, int budget,
 			     struct tern_tx_done *done, u64 *count)
 {
-	u32 end = le32_to_cpu(cqe->wqe_index);
 	struct tern_tx *tx = &ch->tx;
 	struct tern_tx_slot *slot;
 
@@ -441,16 +439,20 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 	struct tern_tx *tx = &ch->tx;
 	const struct tern_cqe *cqe;
 	u32 ci = tx->ci;
+	u32 end;
 
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+		/* Read it once: the device can write to the entry. */
+		end = le32_to_cpu(READ_ONCE(cqe->wqe_index));
 #ifndef TERN_WITHOUT_XDP
 		/* Without a budget, XDP frames, and all frames after them, stay. */
-		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, cqe))
+		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, end))
 			break;
 #endif
 		/* With this status the device has stopped the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
-			     !tern_tx_complete(ch, &ci, cqe, budget, &done, count)))
+			     !tern_tx_complete(ch, &ci, end, cqe, budget, &done,
+					       count)))
 			tern_net_fault(ch->net);
 		tx->cq.ci++;
 	}
