@@ -437,11 +437,13 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 	u64 count[TERN_TX_STAT_NUM] = {};
 	struct tern_tx_done done = {};
 	struct tern_tx *tx = &ch->tx;
+	u32 left = BIT(tx->cq.log_size);
 	const struct tern_cqe *cqe;
 	u32 ci = tx->ci;
 	u32 end;
 
-	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+	/* Until entries are released there is no space for more. */
+	for (; left && (cqe = tern_net_cq_peek(&tx->cq)); left--) {
 		/* Read it once: the device can write to the entry. */
 		end = le32_to_cpu(READ_ONCE(cqe->wqe_index));
 #ifndef TERN_WITHOUT_XDP
@@ -449,12 +451,14 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, end))
 			break;
 #endif
+		tx->cq.ci++;
 		/* With this status the device has stopped the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     !tern_tx_complete(ch, &ci, end, cqe, budget, &done,
-					       count)))
+					       count))) {
 			tern_net_fault(ch->net);
-		tx->cq.ci++;
+			break;
+		}
 	}
 	tern_net_cq_release(&tx->cq);
 	/* Release CQ entries first: new frames will need them. */

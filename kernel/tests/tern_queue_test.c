@@ -162,6 +162,30 @@ static void tern_test_early_completion(struct kunit *test)
 	rtnl_unlock();
 }
 
+/* Entries that a faulty device writes do not keep a poll busy. */
+static void tern_test_wrong_completions(struct kunit *test)
+{
+	struct tern_channel *ch;
+	struct tern_tx *tx;
+	u32 i;
+
+	tern_test_open(test);
+	ch = tern_test_channel(test, 0);
+	tx = &ch->tx;
+	/* The work that recreates the queues waits for the lock. */
+	rtnl_lock();
+	napi_disable(&ch->napi);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 0), NETDEV_TX_OK);
+	tern_test_complete(tx, 0, 0);
+	for (i = 1; i < 5; i++)
+		tern_test_complete(tx, i, 100);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_EQ(test, tx->ci, 1);
+	KUNIT_EXPECT_EQ(test, tx->cq.ci, 2);
+	napi_enable(&ch->napi);
+	rtnl_unlock();
+}
+
 #ifndef TERN_WITHOUT_XDP
 /* netpoll completes frames of the stack up to the first one of XDP. */
 static void tern_test_netpoll(struct kunit *test)
@@ -675,6 +699,7 @@ static struct kunit_case tern_queue_cases[] = {
 	KUNIT_CASE(tern_test_removed_queue),
 	KUNIT_CASE(tern_test_watchdog),
 	KUNIT_CASE(tern_test_early_completion),
+	KUNIT_CASE(tern_test_wrong_completions),
 #ifndef TERN_WITHOUT_XDP
 	KUNIT_CASE(tern_test_netpoll),
 	KUNIT_CASE(tern_test_room),
