@@ -13,9 +13,6 @@
 
 #include "tern_net.h"
 #include "tern_util.h"
-#ifndef TERN_WITHOUT_XSK
-#include "tern_xsk.h"
-#endif
 
 #define TERN_MAX_MTU		9000
 /* Emulated machines may stall for seconds. */
@@ -155,9 +152,9 @@ static int tern_set_features(struct net_device *netdev, netdev_features_t featur
 	config.rx_flags = tern_rx_flags(net, features);
 	if (config.rx_flags == net->config.rx_flags)
 		return 0;
-#ifndef TERN_WITHOUT_XSK
-	/* The FCS may not fit the buffers of a socket. */
-	if (!tern_xsk_fits(net, &config, net->xdp_prog))
+#ifndef TERN_WITHOUT_XDP
+	/* The FCS may not fit the buffer of a program, or those of a socket. */
+	if (!tern_xdp_fits(net, &config))
 		return -EINVAL;
 #endif
 	return tern_net_reconfigure(net, &config);

@@ -388,6 +388,35 @@ static void tern_test_xdp_no_memory(struct kunit *test)
 	tern_test_expect_up(test, ETH_DATA_LEN);
 }
 
+static int tern_test_set_features(struct kunit *test, netdev_features_t features)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	int err;
+
+	rtnl_lock();
+	err = netdev->netdev_ops->ndo_set_features(netdev, features);
+	rtnl_unlock();
+	return err;
+}
+
+/* A frame with its FCS must fit the buffer of a program, too. */
+static void tern_test_xdp_fcs(struct kunit *test)
+{
+	int mtu = SKB_WITH_OVERHEAD(PAGE_SIZE) - XDP_PACKET_HEADROOM - ETH_HLEN - 2 * VLAN_HLEN;
+	struct bpf_prog *prog = tern_test_prog(test);
+	struct tern_test_net *fake = test->priv;
+
+	fake->tdev.caps.flags = cpu_to_le64(TERN_CAP_ETH_OFFLOAD);
+	tern_test_open(test);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, mtu), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, prog), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, mtu + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_test_set_features(test, NETIF_F_RXFCS), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, mtu - ETH_FCS_LEN), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_features(test, NETIF_F_RXFCS), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_prog(test, NULL), 0);
+}
+
 #endif
 static bool tern_test_restarted(struct kunit *test)
 {
@@ -484,6 +513,7 @@ static struct kunit_case tern_net_cases[] = {
 #endif
 #ifndef TERN_WITHOUT_XDP
 	KUNIT_CASE(tern_test_xdp_no_memory),
+	KUNIT_CASE(tern_test_xdp_fcs),
 #endif
 	KUNIT_CASE(tern_test_cq_error),
 	KUNIT_CASE(tern_test_late_fault),
