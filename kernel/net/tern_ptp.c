@@ -27,6 +27,12 @@ static struct tern_net *tern_ptp_net(struct ptp_clock_info *info)
 	return container_of(info, struct tern_net, ptp.info);
 }
 
+/* A device that was removed, or that the PCI core is resetting, reads as all ones. */
+static bool tern_ptp_is_gone(u64 device_ns)
+{
+	return upper_32_bits(device_ns) == U32_MAX;
+}
+
 /* Reads the device clock in ns. Any context but NMI. */
 static u64 tern_ptp_read_clock(struct tern_net *net)
 {
@@ -44,8 +50,8 @@ static u64 tern_ptp_read_cc(struct cyclecounter *cc)
 	struct tern_net *net = container_of(cc, struct tern_net, ptp.cc);
 	u64 device_ns = tern_ptp_read_clock(net);
 
-	/* A removed device reads as all ones: time stops. */
-	if (upper_32_bits(device_ns) == U32_MAX)
+	/* Time stops. */
+	if (tern_ptp_is_gone(device_ns))
 		return net->ptp.tc.cycle_last;
 	return device_ns;
 }
@@ -129,6 +135,8 @@ static int tern_ptp_gettimex(struct ptp_clock_info *info, struct timespec64 *ts,
 	ptp_read_system_prets(sts);
 	device_ns = tern_ptp_read_clock(net);
 	ptp_read_system_postts(sts);
+	if (tern_ptp_is_gone(device_ns))
+		return -EIO;
 	*ts = ns_to_timespec64(tern_ptp_time(net, device_ns));
 	return 0;
 }

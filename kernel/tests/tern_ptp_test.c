@@ -120,13 +120,17 @@ static void tern_test_ptp_page(struct kunit *test)
 	tern_test_agree(test, sign, 1000);
 }
 
-/* The clock of a removed device stands still. */
+/* The clock of a removed device stands still, and cannot be read. */
 static void tern_test_ptp_gone(struct kunit *test)
 {
 	struct tern_ptp *ptp = tern_test_ptp(test, 1000);
 	u64 wall = ptp->page->nsec;
+	struct timespec64 ts;
 
+	KUNIT_EXPECT_EQ(test, ptp->info.gettimex64(&ptp->info, &ts, NULL), 0);
+	KUNIT_EXPECT_EQ(test, timespec64_to_ns(&ts), wall);
 	tern_test_set_clock(test, U64_MAX);
+	KUNIT_EXPECT_EQ(test, ptp->info.gettimex64(&ptp->info, &ts, NULL), -EIO);
 	ptp->info.adjfine(&ptp->info, 0);
 	ptp->info.do_aux_work(&ptp->info);
 	KUNIT_EXPECT_EQ(test, ptp->page->cycles, 1000);
