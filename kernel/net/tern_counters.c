@@ -29,51 +29,44 @@ static int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters)
 
 /*
  * Adds the device's counters to those from before its last reset, and stores the sum.
- * Does not query the device while the netdev is detached.
+ * Does not query the device while the netdev is detached. After an error, the sum that
+ * was stored last remains.
  */
-static int tern_net_update_counters(struct tern_net *net)
+static void tern_net_update_counters(struct tern_net *net)
 {
 	u64 counters[TERN_ETH_CNT_NUM];
 	unsigned long flags;
 	unsigned int i;
-	int err;
 
 	lockdep_assert_held(&net->counters_lock);
 
-	if (net->counters_frozen)
-		return 0;
-	err = tern_cmd_query_eth_counters(net->tdev, counters);
-	if (err)
-		return err;
+	if (net->counters_frozen || tern_cmd_query_eth_counters(net->tdev, counters))
+		return;
 	/* Where this takes a lock, its holder must not be preempted. */
 	flags = u64_stats_update_begin_irqsave(&net->hw_syncp);
 	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
 		u64_stats_set(&net->hw_counters[i],
 			      net->counters_base[i] + counters[i]);
 	u64_stats_update_end_irqrestore(&net->hw_syncp, flags);
-	return 0;
 }
 
 /**
  * tern_net_query_counters() - read the counters of the Ethernet function
  * @net: the network device
- * @counters: output, TERN_ETH_CNT_NUM counters, which a reset does not clear
+ * @counters: output, TERN_ETH_CNT_NUM counters, which a reset does not clear; those of
+ *            a dead device as last read
  *
  * Process context.
- *
- * Return: 0, or the error of tern_cmd_exec().
  */
-int tern_net_query_counters(struct tern_net *net, u64 *counters)
+void tern_net_query_counters(struct tern_net *net, u64 *counters)
 {
 	unsigned int i;
-	int err;
 
 	mutex_lock(&net->counters_lock);
-	err = tern_net_update_counters(net);
-	for (i = 0; i < TERN_ETH_CNT_NUM && !err; i++)
+	tern_net_update_counters(net);
+	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
 		counters[i] = u64_stats_read(&net->hw_counters[i]);
 	mutex_unlock(&net->counters_lock);
-	return err;
 }
 
 /*

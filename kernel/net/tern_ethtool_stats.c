@@ -53,8 +53,7 @@ void tern_get_ethtool_stats(struct net_device *netdev,
 	u64 tx[TERN_TX_STAT_NUM] = {};
 	unsigned int i;
 
-	if (tern_net_query_counters(net, value))
-		memset(value, 0, sizeof(value));
+	tern_net_query_counters(net, value);
 	tern_stats_sum(net, 0, tx, &value[TERN_STAT_RX(0)]);
 	value[TERN_STAT_RULES] = net->steer.num_waiting;
 	for (i = 0; i < ARRAY_SIZE(tern_ethtool_stats); i++)
@@ -71,8 +70,7 @@ void tern_get_eth_mac_stats(struct net_device *netdev,
 	struct tern_net *net = netdev_priv(netdev);
 	u64 counters[TERN_ETH_CNT_NUM];
 
-	if (tern_net_query_counters(net, counters))
-		return;
+	tern_net_query_counters(net, counters);
 	stats->FramesTransmittedOK = counters[TERN_ETH_CNT_TX_PACKETS];
 	stats->OctetsTransmittedOK = counters[TERN_ETH_CNT_TX_BYTES];
 	stats->FramesReceivedOK = counters[TERN_ETH_CNT_RX_PACKETS];
@@ -106,8 +104,7 @@ void tern_get_rmon_stats(struct net_device *netdev,
 	unsigned int i;
 
 	*ranges = tern_rmon_ranges;
-	if (tern_net_query_counters(net, counters))
-		return;
+	tern_net_query_counters(net, counters);
 	stats->oversize_pkts = counters[TERN_ETH_CNT_RX_TOO_LONG];
 	for (i = 0; i < TERN_ETH_SIZES; i++) {
 		stats->hist[i] = counters[TERN_ETH_CNT_RX_SIZES + i];

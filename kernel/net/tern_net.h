@@ -403,7 +403,7 @@ void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats
 /* tern_counters.c */
 void tern_counters_init(struct tern_net *net);
 void tern_counters_exit(struct tern_net *net);
-int tern_net_query_counters(struct tern_net *net, u64 *counters);
+void tern_net_query_counters(struct tern_net *net, u64 *counters);
 void tern_net_freeze_counters(struct tern_net *net);
 void tern_net_thaw_counters(struct tern_net *net);
 void tern_get_all_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);

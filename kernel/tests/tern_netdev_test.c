@@ -327,6 +327,11 @@ static void tern_test_counters(struct kunit *test)
 	WRITE_ONCE(*filtered, 1);
 	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 9);
 	KUNIT_EXPECT_EQ(test, tern_test_filtered(test), 101);
+
+	/* Nor if the device no longer answers. */
+	WRITE_ONCE(fake->refused, TERN_CMD_QUERY_COUNTERS);
+	KUNIT_EXPECT_EQ(test, tern_test_filtered(test), 101);
+	WRITE_ONCE(fake->refused, 0);
 }
 
 #endif
