@@ -85,7 +85,7 @@ struct tern_ib_dev {
 	struct xarray srqs;	/* SRQs by number, for events */
 	struct tern_ib_eq *eqs;	/* completion EQs, one per completion vector */
 	unsigned int num_eqs;	/* number of @eqs */
-	/* Number of CQs that fit an EQ; together the EQs have space for every CQ of the device. */
+	/* Number of CQs that an EQ may have; together the EQs have max_cq. */
 	unsigned int cqs_per_eq;
 	/* Completes kernel work requests when the device no longer does. */
 	struct work_struct flush_work;

@@ -65,7 +65,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
 	tern_ref_put(&cq->ref);
 }
 
-/* Creates an EQ for each completion vector. Together they hold all CQs of the device. */
+/* Creates an EQ for each completion vector. Together they hold as many CQs as there may be. */
 int tern_ib_create_eqs(struct tern_ib_dev *dev)
 {
 	struct tern_core *core = dev->core;
@@ -76,7 +76,7 @@ int tern_ib_create_eqs(struct tern_ib_dev *dev)
 	if (!dev->eqs)
 		return -ENOMEM;
 
-	dev->cqs_per_eq = DIV_ROUND_UP(le32_to_cpu(core->caps->max_cq), num);
+	dev->cqs_per_eq = tern_cqs_per_vector(core);
 	for (; dev->num_eqs < num; dev->num_eqs++) {
 		eq = tern_eq_create(core, dev->num_eqs,
 				    dev->cqs_per_eq + TERN_EQ_SLACK,
@@ -101,8 +101,8 @@ void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
 }
 
 /*
- * Returns the EQ of the vector or, if that is full, the next one with space,
- * which always exists.
+ * Returns the EQ of the vector or, if that is full, the next one with space; NULL if
+ * there are as many CQs as there may be.
  */
 static struct tern_ib_eq *tern_get_eq(struct tern_ib_dev *dev,
 				      unsigned int vector)

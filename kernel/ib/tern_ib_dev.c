@@ -26,7 +26,7 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	if (err)
 		return err;
 
-	tern_fill_limits(caps, attr);
+	tern_fill_limits(dev->core, attr);
 	attr->fw_ver = le32_to_cpu(caps->device_version);
 	attr->sys_image_guid = cpu_to_be64(le64_to_cpu(caps->guid));
 	attr->vendor_id = pdev->vendor;

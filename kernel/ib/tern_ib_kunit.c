@@ -33,6 +33,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_copy_inline);
 EXPORT_SYMBOL_IF_KUNIT(tern_cq_event);
 EXPORT_SYMBOL_IF_KUNIT(tern_cq_size_ok);
 EXPORT_SYMBOL_IF_KUNIT(tern_cqe_to_wc);
+EXPORT_SYMBOL_IF_KUNIT(tern_cqs_per_vector);
 EXPORT_SYMBOL_IF_KUNIT(tern_dm_rsp_ok);
 EXPORT_SYMBOL_IF_KUNIT(tern_exceeds);
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_limits);

@@ -63,10 +63,22 @@ u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps)
 		     PAGE_SIZE / sizeof(__le64));
 }
 
-/* Device limits, without those that depend on a capability. */
-void tern_fill_limits(const struct tern_rsp_caps *caps,
-		      struct ib_device_attr *attr)
+/*
+ * Number of CQs for each completion vector. The device has two more for each pair of
+ * Ethernet queues: however many CQs users hold, the netdev can create its queues again.
+ */
+u32 tern_cqs_per_vector(const struct tern_core *core)
 {
+	u32 max = le32_to_cpu(core->caps->max_cq);
+	u32 netdev = 2 * le16_to_cpu(core->caps->max_eth_queues);
+
+	return max((max - min(max, netdev)) / core->num_comp_vectors, 1);
+}
+
+/* Device limits, without those that depend on a capability. */
+void tern_fill_limits(const struct tern_core *core, struct ib_device_attr *attr)
+{
+	const struct tern_rsp_caps *caps = core->caps;
 	u16 max_rd_atomic = le16_to_cpu(caps->max_rd_atomic);
 
 	attr->max_mr_size = le64_to_cpu(caps->max_mr_size);
@@ -76,7 +88,8 @@ void tern_fill_limits(const struct tern_rsp_caps *caps,
 	attr->max_send_sge = le16_to_cpu(caps->max_send_sge);
 	attr->max_recv_sge = le16_to_cpu(caps->max_recv_sge);
 	attr->max_sge_rd = le16_to_cpu(caps->max_sge_rd);
-	attr->max_cq = tern_limit(caps->max_cq);
+	attr->max_cq = min_t(u64, tern_limit(caps->max_cq),
+			     (u64)tern_cqs_per_vector(core) * core->num_comp_vectors);
 	attr->max_cqe = tern_limit(caps->max_cqe);
 	attr->max_mr = tern_limit(caps->max_mr);
 	attr->max_pd = tern_limit(caps->max_pd);

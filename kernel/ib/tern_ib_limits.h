@@ -31,8 +31,8 @@ bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar);
 bool tern_queue_len_ok(u64 len, u64 need);
 bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge);
 u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps);
-void tern_fill_limits(const struct tern_rsp_caps *caps,
-		      struct ib_device_attr *attr);
+u32 tern_cqs_per_vector(const struct tern_core *core);
+void tern_fill_limits(const struct tern_core *core, struct ib_device_attr *attr);
 void tern_fill_optional(const struct tern_ib_dev *dev,
 			struct ib_device_attr *attr);
 u32 tern_uctx_caps(const struct tern_ib_dev *dev);

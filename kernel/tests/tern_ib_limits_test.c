@@ -47,6 +47,7 @@ static void tern_test_limits(struct kunit *test)
 		.max_send_sge = cpu_to_le16(3),
 		.local_ca_ack_delay = 15,
 	};
+	const struct tern_core core = { .caps = &caps, .num_comp_vectors = 1 };
 	struct ib_device_attr attr = {};
 
 	/* ib_core uses signed numbers. */
@@ -55,7 +56,7 @@ static void tern_test_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_limit(cpu_to_le32(1U << 31)), INT_MAX);
 	KUNIT_EXPECT_EQ(test, tern_limit(cpu_to_le32(U32_MAX)), INT_MAX);
 
-	tern_fill_limits(&caps, &attr);
+	tern_fill_limits(&core, &attr);
 	KUNIT_EXPECT_EQ(test, attr.max_qp, INT_MAX);
 	KUNIT_EXPECT_EQ(test, attr.max_qp_wr, 100);
 	KUNIT_EXPECT_EQ(test, attr.max_mr_size, U64_MAX);
@@ -68,8 +69,35 @@ static void tern_test_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, attr.local_ca_ack_delay, 15);
 
 	caps.max_qp = cpu_to_le32(10);
-	tern_fill_limits(&caps, &attr);
+	tern_fill_limits(&core, &attr);
 	KUNIT_EXPECT_EQ(test, attr.max_res_rd_atom, 160);
+}
+
+/* Users can create max_cq CQs, and the netdev two for each of its channels. */
+static void tern_test_cqs(struct kunit *test)
+{
+	static const struct {
+		u32 max_cq, num_vectors, per_vector, sum;
+	} cases[] = {
+		{ 16384, 16, 1022, 16352 },
+		{ 16384, 5, 3270, 16350 },
+		{ 48, 16, 1, 16 },
+		/* RDMA cannot do without. */
+		{ 1, 2, 1, 1 },
+		{ U32_MAX, 1, U32_MAX - 32, INT_MAX },
+	};
+	struct tern_rsp_caps caps = { .max_eth_queues = cpu_to_le16(16) };
+	struct tern_core core = { .caps = &caps };
+	struct ib_device_attr attr = {};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		caps.max_cq = cpu_to_le32(cases[i].max_cq);
+		core.num_comp_vectors = cases[i].num_vectors;
+		KUNIT_EXPECT_EQ(test, tern_cqs_per_vector(&core), cases[i].per_vector);
+		tern_fill_limits(&core, &attr);
+		KUNIT_EXPECT_EQ(test, attr.max_cq, cases[i].sum);
+	}
 }
 
 /* Each capability bit enables its own attributes only. */
@@ -608,6 +636,7 @@ static void tern_test_rereg_mask(struct kunit *test)
 #endif
 static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_limits),
+	KUNIT_CASE(tern_test_cqs),
 	KUNIT_CASE(tern_test_optional),
 	KUNIT_CASE(tern_test_fast_reg),
 	KUNIT_CASE(tern_test_uctx_caps),
