@@ -100,6 +100,7 @@ struct tern_ib_dev {
 #endif
 #ifndef TERN_WITHOUT_RSS
 	struct xarray rwqs;	/* work queues by number, for events */
+	atomic_t num_rss;	/* number of RSS QPs */
 #endif
 #ifndef TERN_WITHOUT_SPEED
 	u32 speed;	/* of the link in Mbit/s as of the last event, 0 without a link */

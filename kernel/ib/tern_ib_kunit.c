@@ -154,7 +154,9 @@ EXPORT_SYMBOL_IF_KUNIT(tern_fill_raw);
 #ifndef TERN_WITHOUT_RSS
 EXPORT_SYMBOL_IF_KUNIT(tern_check_create_wq);
 EXPORT_SYMBOL_IF_KUNIT(tern_check_rss);
+EXPORT_SYMBOL_IF_KUNIT(tern_destroy_rss_qp);
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_rss);
+EXPORT_SYMBOL_IF_KUNIT(tern_rss_exec_create);
 EXPORT_SYMBOL_IF_KUNIT(tern_rss_fields);
 EXPORT_SYMBOL_IF_KUNIT(tern_rwq_transition_ok);
 #endif

@@ -35,6 +35,9 @@ static inline bool tern_qp_is_rss(const struct tern_qp *qp)
 int tern_create_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 		       struct ib_qp_init_attr *attr, struct ib_udata *udata);
 void tern_destroy_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp);
+int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
+			 const struct ib_rwq_ind_table *table,
+			 const struct tern_ureq_create_rss_qp *req);
 void tern_fill_rss(const struct tern_ib_dev *dev, struct ib_device_attr *attr);
 u32 tern_rss_uctx_caps(const struct tern_ib_dev *dev);
 void tern_rss_fields(u64 mask, u8 *fields);

@@ -12,6 +12,14 @@
 #include "tern_ib_limits.h"
 #include "tern_ib_raw.h"
 
+/* However many RSS QPs there are, the netdev can create its groups again. */
+static int tern_max_rss(const struct tern_rsp_caps *caps)
+{
+	int max = tern_limit(caps->max_rss);
+
+	return max - min(max, TERN_MAX_RSS);
+}
+
 /* Device attributes of work queues and RSS QPs. */
 void tern_fill_rss(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
 {
@@ -25,7 +33,7 @@ void tern_fill_rss(const struct tern_ib_dev *dev, struct ib_device_attr *attr)
 #endif
 	attr->max_wq_type_rq = tern_limit(caps->max_qp);
 	attr->rss_caps.supported_qpts = BIT(IB_QPT_RAW_PACKET);
-	attr->rss_caps.max_rwq_indirection_tables = tern_limit(caps->max_rss);
+	attr->rss_caps.max_rwq_indirection_tables = tern_max_rss(caps);
 	attr->rss_caps.max_rwq_indirection_table_size = TERN_RSS_ENTRIES;
 }
 
@@ -130,9 +138,10 @@ int tern_check_rss(const struct tern_ib_dev *dev,
 	return 0;
 }
 
-static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
-				const struct ib_rwq_ind_table *table,
-				const struct tern_ureq_create_rss_qp *req)
+/* Creates the RSS group of @table. Returns -ENOMEM if there are as many as there may be. */
+int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
+			 const struct ib_rwq_ind_table *table,
+			 const struct tern_ureq_create_rss_qp *req)
 {
 	struct tern_cmd_rss *cmd;
 	unsigned int i;
@@ -143,9 +152,14 @@ static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 			 BIT(table->log_ind_tbl_size), ARRAY_SIZE(cmd->entries)))
 		return -EINVAL;
 
-	cmd = kzalloc_obj(*cmd);
-	if (!cmd)
+	if (!atomic_add_unless(&dev->num_rss, 1, tern_max_rss(dev->core->caps)))
 		return -ENOMEM;
+
+	cmd = kzalloc_obj(*cmd);
+	if (!cmd) {
+		atomic_dec(&dev->num_rss);
+		return -ENOMEM;
+	}
 
 	cmd->port = TERN_IB_PORT;
 	cmd->log_entries = table->log_ind_tbl_size;
@@ -162,6 +176,8 @@ static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 	err = tern_ib_create(dev, TERN_CMD_CREATE_RSS, cmd, sizeof(*cmd),
 			     &qp->rssn);
 	kfree(cmd);
+	if (err)
+		atomic_dec(&dev->num_rss);
 	return err;
 }
 
@@ -220,4 +236,5 @@ void tern_destroy_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
 	/* If a live device refuses, it keeps the group until its next reset. */
 	tern_ib_destroy(dev, TERN_CMD_DESTROY_RSS, qp->rssn);
+	atomic_dec(&dev->num_rss);
 }

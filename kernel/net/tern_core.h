@@ -42,6 +42,11 @@ struct tern_core {
 #endif
 };
 
+#ifndef TERN_WITHOUT_STEERING
+/* RSS groups of the network device, the default one included. Others are free for RDMA. */
+#define TERN_MAX_RSS		32
+
+#endif
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len);
 

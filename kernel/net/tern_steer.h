@@ -18,8 +18,6 @@
 #define TERN_NO_CHANNEL		UINT_MAX
 #endif
 #ifndef TERN_WITHOUT_STEERING
-/* RSS groups of the network device, the default one included. */
-#define TERN_MAX_RSS		32
 /* Rules of the network device. Their location is their priority. */
 #define TERN_MAX_RULES		1024
 #define TERN_RULE_PRIORITY	0x20000

@@ -30,6 +30,7 @@ struct tern_test_raw {
 	} flow;
 	struct tern_cmd_create_flow cmd;
 	u32 destroyed;
+	int rss_err;		/* of commands on RSS groups */
 };
 
 /* Replaces tern_cmd_exec(). */
@@ -55,6 +56,9 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 		counter->packets = cpu_to_le64(3);
 		counter->bytes = cpu_to_le64(BIT_ULL(40));
 		return 0;
+	case TERN_CMD_CREATE_RSS:
+	case TERN_CMD_DESTROY_RSS:
+		return dev->rss_err;
 	case TERN_CMD_DESTROY_FLOW:
 		dev->destroyed = le32_to_cpu(object->id);
 		return 0;
@@ -76,7 +80,7 @@ static int tern_raw_test_init(struct kunit *test)
 	dev->caps.max_qp = cpu_to_le32(100);
 	dev->caps.max_qp_wr = cpu_to_le32(1024);
 	dev->caps.max_recv_sge = cpu_to_le16(8);
-	dev->caps.max_rss = cpu_to_le32(20);
+	dev->caps.max_rss = cpu_to_le32(TERN_MAX_RSS + 20);
 	dev->counters.id = TERN_TEST_COUNTER;
 	test->priv = dev;
 	kunit_activate_static_stub(test, tern_cmd_exec, tern_test_exec);
@@ -231,6 +235,29 @@ static void tern_test_rss_check(struct kunit *test)
 	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(8));
 	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(31) | BIT(0));
 #undef TERN_EXPECT
+}
+
+/* There may be as many RSS QPs as were promised; the other groups are for the netdev. */
+static void tern_test_rss_count(struct kunit *test)
+{
+	const struct tern_ureq_create_rss_qp req = {};
+	struct ib_wq wq = { .wq_num = TERN_TEST_QPN };
+	struct ib_wq *wq_list[] = { &wq };
+	const struct ib_rwq_ind_table table = { .ind_tbl = wq_list };
+	struct tern_test_raw *dev = test->priv;
+	struct tern_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	dev->rss_err = -EIO;
+	KUNIT_EXPECT_EQ(test, tern_rss_exec_create(&dev->ib, qp, &table, &req), -EIO);
+	dev->rss_err = 0;
+	for (i = 0; i < 20; i++)
+		KUNIT_EXPECT_EQ(test, tern_rss_exec_create(&dev->ib, qp, &table, &req), 0);
+	KUNIT_EXPECT_EQ(test, tern_rss_exec_create(&dev->ib, qp, &table, &req), -ENOMEM);
+	tern_destroy_rss_qp(&dev->ib, qp);
+	KUNIT_EXPECT_EQ(test, tern_rss_exec_create(&dev->ib, qp, &table, &req), 0);
+	KUNIT_EXPECT_EQ(test, tern_rss_exec_create(&dev->ib, qp, &table, &req), -ENOMEM);
 }
 
 static void tern_test_wq_check(struct kunit *test)
@@ -788,6 +815,7 @@ static struct kunit_case tern_ib_raw_cases[] = {
 	KUNIT_CASE(tern_test_raw_flags),
 	KUNIT_CASE(tern_test_rss_fields),
 	KUNIT_CASE(tern_test_rss_check),
+	KUNIT_CASE(tern_test_rss_count),
 	KUNIT_CASE(tern_test_wq_check),
 	KUNIT_CASE(tern_test_wq_states),
 	KUNIT_CASE(tern_test_flow_fields),

@@ -7,7 +7,7 @@
 # Tier: quick, 600 s
 # Lane: debug
 # Boot: single
-# Results: 206
+# Results: 207
 # Proves: Lane debug: KUnit tests of every pure function of the drivers. Rings, phases, tags,
 #   status codes and vectors (tern_util); the receive filter (tern_filter); work requests, queue
 #   sizes and completions (tern_ib_ring); the memory of kernel queues, of every maximum, of all
