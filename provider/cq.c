@@ -781,6 +781,12 @@ static void tern_cq_purge(struct tern_cq *cq,
 	struct tern_cqe *cqe;
 	uint32_t i;
 
+#ifndef TERN_WITHOUT_DV
+	/* The program would not learn of the new index. */
+	if (cq->direct)
+		return;
+
+#endif
 	while (end - first <= cq->mask && tern_cqe_ready(cq, end))
 		end++;
 

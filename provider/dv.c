@@ -150,6 +150,7 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 
 	cq = to_tern_cq(ibvcq);
 	tern_spin_lock(&cq->lock);
+	cq->direct = true;
 	out->comp_mask = 0;
 	out->record = cq->record;
 	out->doorbell = tern_dv_doorbell(ibvcq->context);

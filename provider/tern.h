@@ -203,6 +203,9 @@ struct tern_cq {
 	 */
 	struct tern_cqe cur;
 	struct tern_qp *cur_qp; /* of an earlier CQE, a cache */
+#ifndef TERN_WITHOUT_DV
+	bool direct; /* the program polls by direct verbs; under lock */
+#endif
 #ifndef TERN_WITHOUT_CLOCK
 	struct ib_uverbs_clock_info clock; /* last state; under lock */
 #endif

@@ -715,6 +715,7 @@ int main(void)
 		{ "dv_lengths", test_dv_lengths },
 		{ "dv_post", test_dv_post },
 		{ "dv_poll", test_dv_poll },
+		{ "dv_purge", test_dv_purge },
 		{ "dv_objects", test_dv_objects },
 		{ "dv_wq", test_dv_wq },
 		{ "dv_dm_ops", test_dv_dm_ops },

@@ -196,6 +196,27 @@ void test_dv_poll(void)
 	CHECK(!tern_destroy_cq(&cq->vcq.cq));
 }
 
+/* A program that polls by itself keeps the CQEs of a destroyed QP. */
+void test_dv_purge(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct terndv_cq out;
+	struct terndv_obj obj = { .cq = { &cq->vcq.cq, &out } };
+	struct tern_cqe before[4];
+	uint32_t i;
+
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_CQ));
+	for (i = 0; i < 4; i++)
+		put_cqe(cq, i, i % 2 ? qp->vqp.qp.qp_num : 1, i, 0, 0);
+	tern_shared_write(&out.record->ci, 2);
+	memcpy(before, out.buf, sizeof(before));
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+	CHECK(!memcmp(before, out.buf, sizeof(before)));
+	CHECK(tern_shared_read(&out.record->ci) == 2);
+	CHECK(!tern_destroy_cq(&cq->vcq.cq));
+}
+
 void test_dv_objects(void)
 {
 	struct ibv_pd *pd = &test_pd.ibvpd;
