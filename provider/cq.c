@@ -716,7 +716,7 @@ static bool tern_cq_must_kick(struct tern_cq *cq, uint32_t ci)
 	 */
 	return tern_cqe_ready(cq, (int32_t)(reported - ci) > 0 ? reported :
 								 ci) ||
-	       tern_cq_ci(cq) != ci;
+	       tern_cq_consumed(cq) != ci;
 }
 
 /*
@@ -742,7 +742,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	 * If another thread advances the index concurrently, the only effect is
 	 * a spurious event.
 	 */
-	ci = tern_cq_ci(cq);
+	ci = tern_cq_consumed(cq);
 	arm = TERN_CQ_ARM_VALID | FIELD_PREP(TERN_CQ_ARM_CI_MASK, ci) |
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
 	if (solicited_only)

@@ -123,7 +123,7 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 
 	/* The device wrote all of them before it answered the command. */
 	udma_from_device_barrier();
-	for (i = tern_cq_ci(cq); i != new->base; i++)
+	for (i = tern_cq_consumed(cq); i != new->base; i++)
 		memcpy(tern_cqe_at(new, i), tern_cqe_at(cq, i),
 		       offsetof(struct tern_cqe, phase));
 

@@ -87,9 +87,11 @@ int terndv_query_device(struct ibv_context *ibvctx,
  * field is stored by itself, and one that is added later only if the program
  * sets its bit in comp_mask. There are none yet, so no bit stays set.
  *
- * The structure of a queue is part of others and cannot grow.
+ * The structure of a queue is part of others and cannot grow. Its index is at
+ * offset pi of the record: the program may have posted by itself already.
  */
-static void tern_dv_queue(const struct tern_wq *wq, struct terndv_queue *out)
+static void tern_dv_queue(const struct tern_wq *wq, const void *record,
+			  size_t pi, struct terndv_queue *out)
 {
 	*out = (struct terndv_queue) {};
 	if (!wq->slots)
@@ -98,7 +100,7 @@ static void tern_dv_queue(const struct tern_wq *wq, struct terndv_queue *out)
 	out->buf = wq->slots;
 	out->wqe_cnt = tern_wq_num(wq);
 	out->stride = 1U << wq->log_stride;
-	out->pi = wq->head;
+	out->pi = tern_shared_read(record + pi);
 }
 
 static void *tern_dv_doorbell(struct ibv_context *ibvctx)
@@ -132,8 +134,10 @@ static int tern_dv_init_qp(struct ibv_qp *ibvqp, struct terndv_qp *out)
 	if (qp->fetches)
 		out->sq = (struct terndv_queue) {};
 	else
-		tern_dv_queue(&qp->sq, &out->sq);
-	tern_dv_queue(&qp->rq, &out->rq);
+		tern_dv_queue(&qp->sq, qp->record,
+			      offsetof(struct tern_qp_record, sq_pi), &out->sq);
+	tern_dv_queue(&qp->rq, qp->record,
+		      offsetof(struct tern_qp_record, rq_pi), &out->rq);
 	out->max_inline_data = qp->max_inline;
 	out->reserved = 0;
 	return 0;
@@ -157,7 +161,7 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 	out->buf = cq->cqes;
 	out->cqe_cnt = cq->mask + 1;
 	out->cqn = cq->cqn;
-	out->ci = tern_cq_ci(cq);
+	out->ci = tern_cq_consumed(cq);
 	out->base = cq->base;
 	out->arm_seq = atomic_load(&cq->arm_seq);
 	out->reserved = 0;
@@ -177,7 +181,8 @@ static int tern_dv_init_srq(struct ibv_srq *ibvsrq, struct terndv_srq *out)
 	srq = to_tern_srq(ibvsrq);
 	out->comp_mask = 0;
 	out->record = srq->record;
-	tern_dv_queue(&srq->wq, &out->rq);
+	tern_dv_queue(&srq->wq, srq->record,
+		      offsetof(struct tern_srq_record, pi), &out->rq);
 	out->srqn = srq->srqn;
 	out->reserved = 0;
 	return 0;
@@ -196,7 +201,8 @@ static int tern_dv_init_wq(struct ibv_wq *ibvwq, struct terndv_wq *out)
 	out->comp_mask = 0;
 	out->record = qp->record;
 	out->doorbell = tern_dv_doorbell(ibvwq->context);
-	tern_dv_queue(&qp->rq, &out->rq);
+	tern_dv_queue(&qp->rq, qp->record,
+		      offsetof(struct tern_qp_record, rq_pi), &out->rq);
 	out->wqn = ibvwq->wq_num;
 	out->reserved = 0;
 	return 0;

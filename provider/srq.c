@@ -357,17 +357,19 @@ struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
 static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 {
 	const struct tern_wq *wq = &srq->wq;
-	uint32_t ci, i;
+	uint32_t ci, pi, i;
 	int err = 0;
 
 	tern_spin_lock(&srq->wq.lock);
 	ci = tern_srq_ci(srq);
-	if (wq->head - ci > new->mask + 1) {
+	/* Only the record has the index of a program that posts by direct verbs. */
+	pi = tern_shared_read(&srq->record->pi);
+	if (pi - ci > new->mask + 1) {
 		err = EINVAL;
 		goto out;
 	}
 
-	for (i = ci; i != wq->head; i++)
+	for (i = ci; i != pi; i++)
 		memcpy(tern_wq_slot(new, i), tern_wq_slot(wq, i),
 		       (size_t)1 << wq->log_stride);
 	srq->next = new;

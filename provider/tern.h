@@ -469,6 +469,17 @@ static inline uint32_t tern_cq_ci(struct tern_cq *cq)
 	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
 }
 
+/* The same, also if the program polls by direct verbs. */
+static inline uint32_t tern_cq_consumed(struct tern_cq *cq)
+{
+#ifndef TERN_WITHOUT_DV
+	if (cq->direct)
+		return tern_shared_read(&cq->record->ci);
+
+#endif
+	return tern_cq_ci(cq);
+}
+
 /* Slot of WQE number index, which is free-running. */
 static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
 {

@@ -277,6 +277,8 @@ void test_dv_lengths(void);
 void test_dv_post(void);
 void test_dv_poll(void);
 void test_dv_purge(void);
+void test_dv_cq_indices(void);
+void test_dv_wq_indices(void);
 void test_dv_objects(void);
 void test_dv_wq(void);
 void test_dv_dm_ops(void);

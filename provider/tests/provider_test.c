@@ -716,6 +716,8 @@ int main(void)
 		{ "dv_post", test_dv_post },
 		{ "dv_poll", test_dv_poll },
 		{ "dv_purge", test_dv_purge },
+		{ "dv_cq_indices", test_dv_cq_indices },
+		{ "dv_wq_indices", test_dv_wq_indices },
 		{ "dv_objects", test_dv_objects },
 		{ "dv_wq", test_dv_wq },
 		{ "dv_dm_ops", test_dv_dm_ops },

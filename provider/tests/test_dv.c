@@ -175,7 +175,7 @@ void test_dv_poll(void)
 
 	for (base = 0; base < 8; base += 5) {
 		cq->base = base;
-		atomic_store(&cq->ci, base + 1);
+		tern_shared_write(&cq->record->ci, base + 1);
 		CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_CQ));
 		CHECK(out.cqe_cnt == 4 && out.cqn == cq->cqn);
 		CHECK(out.ci == base + 1 && out.base == base);
@@ -214,6 +214,85 @@ void test_dv_purge(void)
 	CHECK(!tern_destroy_qp(&qp->vqp.qp));
 	CHECK(!memcmp(before, out.buf, sizeof(before)));
 	CHECK(tern_shared_read(&out.record->ci) == 2);
+	CHECK(!tern_destroy_cq(&cq->vcq.cq));
+}
+
+/* The device writes CQE 3 to the new buffer before the others are moved. */
+static int switch_at_3(uint32_t *first_index)
+{
+	struct tern_cqe *slot = (void *)(uintptr_t)last_cq_resize.buf_addr;
+
+	slot->wr_id = htole64(3);
+	slot->phase = htole32(TERN_CQE_PHASE);
+	*first_index = 3;
+	return 0;
+}
+
+/* The records have the indices that a program advances by itself. */
+void test_dv_cq_indices(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	struct ibv_cq *ibvcq = &cq->vcq.cq;
+	struct terndv_cq out;
+	struct terndv_obj obj = { .cq = { ibvcq, &out } };
+	const uint32_t arm = TERN_CQ_ARM_VALID;
+	uint32_t i;
+
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_CQ));
+	for (i = 0; i < 3; i++)
+		put_cqe(cq, i, 1, i, 0, 0);
+	(void)last_kick();
+	tern_shared_write(&out.record->ci, 3);
+	CHECK(!tern_req_notify_cq(ibvcq, 0) && !last_kick());
+	CHECK(tern_shared_read(&out.record->arm) == (arm | 3));
+	tern_shared_write(&out.record->ci, 2);
+	CHECK(!tern_req_notify_cq(ibvcq, 0) && last_kick());
+	CHECK(tern_shared_read(&out.record->arm) == (arm | 2));
+
+	on_resize_cq = switch_at_3;
+	CHECK(!tern_resize_cq(ibvcq, 2));
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_CQ));
+	CHECK(out.ci == 2 && out.base == 3 && out.cqe_cnt == 2);
+	for (i = 2; i < 4; i++)
+		CHECK(le64toh(terndv_cqe_slot(&out, i)->wr_id) == i);
+	CHECK(!tern_destroy_cq(ibvcq));
+}
+
+void test_dv_wq_indices(void)
+{
+	struct ibv_srq_init_attr init = { .attr = { 4, 1, 0 } };
+	struct ibv_srq *srq = tern_create_srq(&test_pd.ibvpd, &init);
+	struct ibv_srq_attr attr = { .max_wr = 16 };
+	struct tern_cq *cq = make_cq(4);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct tern_rq_hdr *hdr;
+	struct terndv_srq srq_out;
+	struct terndv_qp qp_out;
+	struct terndv_obj obj = {
+		.qp = { &qp->vqp.qp, &qp_out },
+		.srq = { srq, &srq_out },
+	};
+	uint32_t i;
+
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_QP | TERNDV_OBJ_SRQ));
+	for (i = 0; i < 3; i++) {
+		hdr = terndv_wqe_slot(&srq_out.rq, i);
+		hdr->wr_id = htole64(i);
+	}
+	tern_shared_write(&srq_out.record->pi, 3);
+	tern_shared_write(&srq_out.record->ci, 1);
+	tern_shared_write(&qp_out.record->sq_pi, 5);
+	tern_shared_write(&qp_out.record->rq_pi, 6);
+	CHECK(!tern_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_QP | TERNDV_OBJ_SRQ));
+	CHECK(srq_out.rq.pi == 3 && srq_out.rq.wqe_cnt == 16);
+	for (i = 1; i < 3; i++) {
+		hdr = terndv_wqe_slot(&srq_out.rq, i);
+		CHECK(le64toh(hdr->wr_id) == i);
+	}
+	CHECK(qp_out.sq.pi == 5 && qp_out.rq.pi == 6);
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+	CHECK(!tern_destroy_srq(srq));
 	CHECK(!tern_destroy_cq(&cq->vcq.cq));
 }
 
