@@ -204,8 +204,9 @@ static int tern_check_points(const struct tern_counters *counters,
 }
 
 /*
- * ibv_read_counters(3): EINVAL if nothing is attached, if no flow refers to the
- * counters, or if the array is too small.
+ * ibv_read_counters(3), with the sum of what is attached to an index, as
+ * ibv_attach_counters_point_flow(3) says. EINVAL if nothing is attached, if no
+ * flow refers to the counters, or if the array is too small.
  */
 int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
 		       uint32_t num_values, uint32_t flags)
@@ -223,9 +224,11 @@ int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
 	if (!err)
 		err = ibv_cmd_read_counters(&counters->vcounters, read, 2,
 					    flags, NULL);
-	if (!err)
+	if (!err) {
+		memset(values, 0, num_values * sizeof(*values));
 		list_for_each(&counters->points, point, entry)
-			values[point->index] = read[point->desc];
+			values[point->index] += read[point->desc];
+	}
 	pthread_mutex_unlock(&counters->lock);
 
 	return err;
