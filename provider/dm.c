@@ -188,7 +188,7 @@ struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle)
 	fill_attr_in_obj(cmd, TERN_IB_ATTR_QUERY_DM_HANDLE, handle);
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_QUERY_DM_RESP, &resp);
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_QUERY_DM_LENGTH, &length);
-	err = execute_ioctl(ibvctx, cmd);
+	err = tern_method_err(execute_ioctl(ibvctx, cmd));
 	if (err)
 		goto err_free;
 

@@ -122,7 +122,8 @@ struct ibv_counters *tern_create_counters(struct ibv_context *ibvctx,
 	if (!counters)
 		return NULL;
 
-	err = ibv_cmd_create_counters(ibvctx, attr, &counters->vcounters, NULL);
+	err = tern_method_err(ibv_cmd_create_counters(
+		ibvctx, attr, &counters->vcounters, NULL));
 	if (err) {
 		free(counters);
 		errno = err;

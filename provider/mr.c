@@ -73,6 +73,14 @@ struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 	return tern_new_mr(vmr, err);
 }
 
+/* ibv_advise_mr(3). */
+int tern_advise_mr(struct ibv_pd *ibvpd, enum ibv_advise_mr_advice advice,
+		   uint32_t flags, struct ibv_sge *sg_list, uint32_t num_sge)
+{
+	return tern_method_err(ibv_cmd_advise_mr(ibvpd, advice, flags, sg_list,
+						 num_sge));
+}
+
 #if IBVERBS_PABI_VERSION >= 62
 /* ibv_reg_mr_ex(3). */
 struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
@@ -110,7 +118,7 @@ struct ibv_dmah *tern_alloc_dmah(struct ibv_context *ibvctx,
 	if (!dmah)
 		return NULL;
 
-	err = ibv_cmd_alloc_dmah(ibvctx, dmah, attr);
+	err = tern_method_err(ibv_cmd_alloc_dmah(ibvctx, dmah, attr));
 	if (err) {
 		free(dmah);
 		errno = err;

@@ -21,7 +21,7 @@ static const struct verbs_match_ent tern_match_table[] = {
 };
 
 static const struct verbs_context_ops tern_ctx_ops = {
-	.advise_mr = ibv_cmd_advise_mr,
+	.advise_mr = tern_advise_mr,
 	.alloc_dm = tern_alloc_dm,
 #if IBVERBS_PABI_VERSION >= 62
 #ifndef TERN_WITHOUT_DMAH

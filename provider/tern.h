@@ -597,6 +597,8 @@ int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
 struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 				  size_t length, uint64_t iova, int fd,
 				  int access);
+int tern_advise_mr(struct ibv_pd *ibvpd, enum ibv_advise_mr_advice advice,
+		   uint32_t flags, struct ibv_sge *sg_list, uint32_t num_sge);
 struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd);
 struct ibv_mr *tern_new_mr(struct verbs_mr *vmr, int err);
 #if IBVERBS_PABI_VERSION >= 62

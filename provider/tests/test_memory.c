@@ -228,6 +228,8 @@ void test_dm_import(void)
 	open_storage();
 	memory_err = ENOENT;
 	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == ENOENT);
+	memory_err = EPROTONOSUPPORT;
+	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == EOPNOTSUPP);
 	memory_err = 0;
 	dm_mapping.mmap_size = 0;
 	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == EINVAL);
@@ -301,6 +303,9 @@ void test_memory_objects(void)
 	CHECK(tern_dereg_mr(verbs_get_mr(mr)) == EBUSY);
 	CHECK(mr->lkey == 0x600);
 	CHECK(!tern_import_mr(made, 18) && errno == EBUSY);
+	memory_err = EPROTONOSUPPORT;
+	CHECK(tern_advise_mr(made, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0) ==
+	      EOPNOTSUPP);
 	memory_err = 0;
 	CHECK(!tern_dereg_mr(verbs_get_mr(mr)));
 	mr = tern_import_mr(made, 18);

@@ -246,6 +246,9 @@ void test_flow_counters(void)
 	create_err = EIO;
 	CHECK(tern_read_counters(counters, values, 4, 0) == EIO);
 	CHECK(!tern_create_counters(&ctx->vctx.context, &init) && errno == EIO);
+	create_err = EPROTONOSUPPORT;
+	CHECK(!tern_create_counters(&ctx->vctx.context, &init) &&
+	      errno == EOPNOTSUPP);
 	create_err = 0;
 	CHECK(!tern_destroy_counters(counters) && !raw_objects);
 }
