@@ -375,9 +375,8 @@ static void tern_wr_set_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	/* Every WQE has space for one SGE, but some opcodes take none. */
-	if (unlikely(!qp->wr_op ||
-		     (qp->wr_op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE)))) {
+	/* Some opcodes take none, and headers of a large frame leave no space. */
+	if (unlikely(!qp->wr_op || !tern_max_sge(qp, qp->wr_op))) {
 		tern_wr_fail(qp, EINVAL);
 		return;
 	}

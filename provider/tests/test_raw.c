@@ -32,11 +32,13 @@ static struct ibv_qp_init_attr_ex raw_attr(struct tern_cq *cq)
 	};
 }
 
-static struct tern_qp *make_raw_qp(struct tern_cq *cq, uint16_t max_tso_header)
+static struct tern_qp *make_sized_qp(struct tern_cq *cq, struct ibv_qp_cap cap,
+				     uint16_t max_tso_header)
 {
 	struct ibv_qp_init_attr_ex attr = raw_attr(cq);
 	struct ibv_qp *qp;
 
+	attr.cap = cap;
 	/* Room for no headers is the default. */
 	if (max_tso_header)
 		attr.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
@@ -45,6 +47,11 @@ static struct tern_qp *make_raw_qp(struct tern_cq *cq, uint16_t max_tso_header)
 	CHECK(qp);
 	qp->state = IBV_QPS_RTS;
 	return to_tern_qp(qp);
+}
+
+static struct tern_qp *make_raw_qp(struct tern_cq *cq, uint16_t max_tso_header)
+{
+	return make_sized_qp(cq, raw_attr(cq).cap, max_tso_header);
 }
 
 static struct tern_eth_offload *offload_of(struct tern_qp *qp, uint32_t index)
@@ -244,7 +251,7 @@ void test_raw_tso_refused(void)
 		.tso = { (void *)tcp6, 79, 1000 },
 	};
 	struct tern_cq *cq = make_cq(64);
-	uint8_t options[74] = {};
+	uint8_t options[74] = {}, wqe[128];
 	struct ibv_qp_ex *qpx;
 	struct tern_qp *qp;
 
@@ -270,6 +277,20 @@ void test_raw_tso_refused(void)
 	options[23] = 17;
 	CHECK(!tern_tso_csum_start(options, 58));
 	CHECK(!tern_tso_csum_start(tcp6, 17) && !tern_tso_csum_start(tcp6, 13));
+	tern_destroy_qp(&qp->vqp.qp);
+
+	/* The headers fill the slot, and the next one stays as it is. */
+	qp = make_sized_qp(cq, (struct ibv_qp_cap){ 2, 1, 0, 1, 0 }, 80);
+	CHECK(!qp->sq.max_sge);
+	memset(tern_wq_slot(&qp->sq, 1), 0x5c, sizeof(wqe));
+	memcpy(wqe, tern_wq_slot(&qp->sq, 1), sizeof(wqe));
+	qpx = &qp->vqp.qp_ex;
+	qpx->wr_flags = 0;
+	qpx->wr_start(qpx);
+	qpx->wr_send_tso(qpx, (void *)tcp6, sizeof(tcp6), 1000);
+	qpx->wr_set_sge(qpx, 3, 0x1000, 64);
+	CHECK(qpx->wr_complete(qpx) == EINVAL && !sq_pi(qp));
+	CHECK(!memcmp(wqe, tern_wq_slot(&qp->sq, 1), sizeof(wqe)));
 	tern_destroy_qp(&qp->vqp.qp);
 	tern_destroy_cq(&cq->vcq.cq);
 }
