@@ -147,32 +147,47 @@ static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 	cap->max_inline_data = qp->max_inline;
 }
 
+/* Inserts a CQ into the n cqs, unless it is there. Returns their number. */
+static int tern_add_cq(struct tern_cq **cqs, int n, struct ibv_cq *ibvcq)
+{
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	int i = 0;
+
+	while (i < n && cqs[i]->cqn < cq->cqn)
+		i++;
+	if (i < n && cqs[i] == cq)
+		return n;
+
+	memmove(&cqs[i + 1], &cqs[i], (n - i) * sizeof(*cqs));
+	cqs[i] = cq;
+	return n + 1;
+}
+
+/* Send, receive, and that of the SRQ. */
+#define TERN_QP_CQS 3
+
 /*
  * Stores the QP's CQs in cqs, each once and in the order of their numbers, so
  * that threads that lock them cannot deadlock. Returns their number.
  */
-static int tern_qp_cqs(struct tern_qp *qp, struct tern_cq *cqs[2])
+static int tern_qp_cqs(struct tern_qp *qp, struct tern_cq *cqs[TERN_QP_CQS])
 {
 	struct ibv_qp *ibvqp = &qp->vqp.qp;
 	int n = 0;
 
 	if (qp->type->has_sq)
-		cqs[n++] = to_tern_cq(ibvqp->send_cq);
-	if (qp->type->has_rq && ibvqp->recv_cq != ibvqp->send_cq)
-		cqs[n++] = to_tern_cq(ibvqp->recv_cq);
-	if (n == 2 && cqs[0]->cqn > cqs[1]->cqn) {
-		struct tern_cq *first = cqs[1];
-
-		cqs[1] = cqs[0];
-		cqs[0] = first;
-	}
+		n = tern_add_cq(cqs, n, ibvqp->send_cq);
+	if (qp->type->has_rq)
+		n = tern_add_cq(cqs, n, ibvqp->recv_cq);
+	if (ibvqp->srq && to_tern_srq(ibvqp->srq)->vsrq.cq)
+		n = tern_add_cq(cqs, n, to_tern_srq(ibvqp->srq)->vsrq.cq);
 
 	return n;
 }
 
 static void tern_lock_cqs(struct tern_qp *qp)
 {
-	struct tern_cq *cqs[2];
+	struct tern_cq *cqs[TERN_QP_CQS];
 	int i, n;
 
 	n = tern_qp_cqs(qp, cqs);
@@ -182,7 +197,7 @@ static void tern_lock_cqs(struct tern_qp *qp)
 
 static void tern_unlock_cqs(struct tern_qp *qp)
 {
-	struct tern_cq *cqs[2];
+	struct tern_cq *cqs[TERN_QP_CQS];
 	int i, n;
 
 	n = tern_qp_cqs(qp, cqs);
@@ -193,7 +208,7 @@ static void tern_unlock_cqs(struct tern_qp *qp)
 /* Removes the QP's CQEs from its CQs. The caller holds their locks. */
 static void tern_qp_purge_cqs(struct tern_qp *qp)
 {
-	struct tern_cq *cqs[2];
+	struct tern_cq *cqs[TERN_QP_CQS];
 	int i, n;
 
 	n = tern_qp_cqs(qp, cqs);

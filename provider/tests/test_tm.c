@@ -288,10 +288,20 @@ void test_tm_cqes(void)
 	CHECK(!tern_destroy_cq(&cq->vcq.cq));
 }
 
+static pthread_spinlock_t *locked[3];
+static unsigned int num_locked;
+
+static void note_locked(pthread_spinlock_t *lock)
+{
+	if (num_locked < 3)
+		locked[num_locked] = lock;
+	num_locked++;
+}
+
 void test_tm_qp(void)
 {
 	static const struct ibv_qp_cap none;
-	struct tern_cq *cq = make_cq(16);
+	struct tern_cq *cq = make_cq(16), *scq, *rcq;
 	struct tern_srq *srq = make_tm(cq, 8, 8);
 	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad;
 	struct ibv_qp_init_attr_ex attr = {
@@ -333,6 +343,23 @@ void test_tm_qp(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
 	CHECK(wc[0].wr_id == 0 && wc[1].wr_id == 2);
 
+	/* The SRQ's CQ need not be one of the QP's. */
+	rcq = make_cq(4);
+	scq = make_cq(4);
+	qp = make_typed_qp(IBV_QPT_RC, scq, rcq, &srq->vsrq.srq, none, 0);
+	cqe.qpn = htole32(qp->vqp.qp.qp_num);
+	cqe.opcode = TERN_RECV_TM_NO_TAG;
+	put_whole_cqe(cq, 3, &cqe);
+	num_locked = 0;
+	before_lock = note_locked;
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+	before_lock = NULL;
+	CHECK(num_locked >= 3 && locked[0] == &cq->lock.lock);
+	CHECK(locked[1] == &rcq->lock.lock && locked[2] == &scq->lock.lock);
+	CHECK(!tern_poll_cq(&cq->vcq.cq, 4, wc));
+	CHECK(!tern_destroy_cq(&rcq->vcq.cq) && !tern_destroy_cq(&scq->vcq.cq));
+	cqe.opcode = TERN_RECV_TM;
+
 	/* With a send queue it is an ordinary QP. */
 	qp = make_typed_qp(IBV_QPT_RC, cq, cq, &srq->vsrq.srq, small_cap,
 			   RC_OPS);
@@ -341,10 +368,10 @@ void test_tm_qp(void)
 	CHECK(!tern_destroy_qp(&qp->vqp.qp));
 
 	/* Nothing of the SRQ remains. */
-	put_whole_cqe(cq, 3, &cqe);
+	put_whole_cqe(cq, 4, &cqe);
 	cqe.opcode = TERN_TM_CQE_ADD;
 	cqe.flags = 0;
-	put_whole_cqe(cq, 4, &cqe);
+	put_whole_cqe(cq, 5, &cqe);
 	CHECK(!tern_destroy_srq(&srq->vsrq.srq));
 	CHECK(!tern_poll_cq(&cq->vcq.cq, 4, wc));
 	CHECK(!tern_destroy_cq(&cq->vcq.cq));
