@@ -135,6 +135,26 @@ int tern_query_comp_cntr_caps(struct ibv_context *ibvctx,
 		ibv_cmd_query_comp_cntr_caps(ibvctx, caps, size));
 }
 
+/*
+ * ibv_qp_attach_comp_cntr(3): EOPNOTSUPP for a comp_mask and for operations that
+ * libibverbs does not know and would not pass to the kernel.
+ */
+int tern_qp_attach_comp_cntr(struct ibv_qp *ibvqp, struct ibv_comp_cntr *ibvcc,
+			     struct ibv_qp_attach_comp_cntr_attr *attr)
+{
+	const uint32_t ops = IBV_QP_ATTACH_COMP_CNTR_OP_SEND |
+			     IBV_QP_ATTACH_COMP_CNTR_OP_RECV |
+			     IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ |
+			     IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ |
+			     IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE |
+			     IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE;
+
+	if (attr->comp_mask || !check_comp_mask(attr->op_mask, ops))
+		return EOPNOTSUPP;
+
+	return ibv_cmd_qp_attach_comp_cntr(ibvqp, ibvcc, attr);
+}
+
 /* EBUSY while it is attached to a QP. */
 int tern_destroy_comp_cntr(struct ibv_comp_cntr *ibvcc)
 {

@@ -625,6 +625,8 @@ struct ibv_comp_cntr *tern_create_comp_cntr(struct ibv_context *ibvctx,
 					    struct ibv_comp_cntr_init_attr *attr);
 int tern_query_comp_cntr_caps(struct ibv_context *ibvctx,
 			      struct ibv_comp_cntr_caps *caps, size_t size);
+int tern_qp_attach_comp_cntr(struct ibv_qp *ibvqp, struct ibv_comp_cntr *ibvcc,
+			     struct ibv_qp_attach_comp_cntr_attr *attr);
 int tern_destroy_comp_cntr(struct ibv_comp_cntr *ibvcc);
 int tern_read_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);
 int tern_read_err_comp_cntr(struct ibv_comp_cntr *ibvcc, uint64_t *value);

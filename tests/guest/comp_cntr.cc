@@ -180,6 +180,12 @@ void refused(const Device& dev) {
     Pair rc(dev, unconnected());
     ibv_qp* const qp = rc.local.qp();
     require_err(try_attach(qp, counter.get(), 0), EINVAL, "no operation");
+    require_err(try_attach(qp, counter.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND | 1U << 6),
+                EOPNOTSUPP, "an unknown operation");
+    ibv_qp_attach_comp_cntr_attr masked{};
+    masked.comp_mask = 1;
+    masked.op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_SEND;
+    require_err(ibv_qp_attach_comp_cntr(qp, counter.get(), &masked), EOPNOTSUPP, "a comp_mask");
     require_err(try_attach(qp, counter.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), 0, "in RESET");
     require_err(try_attach(qp, other.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), EBUSY, "a second");
     rc.connect(IBV_QPS_INIT);
