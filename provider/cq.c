@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Completion queues: creation, both polling interfaces, events. */
 
+#include <ccan/minmax.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -701,6 +702,14 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	return 0;
 }
 
+/* Number of the first CQE that may satisfy an arm with consumer index ci. */
+static uint32_t tern_cq_unreported(struct tern_cq *cq, uint32_t ci)
+{
+	uint32_t reported = tern_shared_read(&cq->record->reported);
+
+	return (int32_t)(reported - ci) > 0 ? reported : ci;
+}
+
 /*
  * Whether the device may have written a CQE that satisfies the arm with
  * consumer index ci before it could see the arm. It reads the arm word after
@@ -708,44 +717,41 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
  */
 static bool tern_cq_must_kick(struct tern_cq *cq, uint32_t ci)
 {
-	uint32_t reported = tern_shared_read(&cq->record->reported);
-
 	/*
 	 * A slot keeps its CQE until the index has passed it. If another thread
 	 * polls concurrently, the phase may be that of a later CQE.
 	 */
-	return tern_cqe_ready(cq, (int32_t)(reported - ci) > 0 ? reported :
-								 ci) ||
+	return tern_cqe_ready(cq, tern_cq_unreported(cq, ci)) ||
 	       tern_cq_consumed(cq) != ci;
 }
 
 /*
- * ibv_req_notify_cq(3). The arm word is computed and stored under the lock: an
+ * Requests an event. The arm word is computed and stored under the lock: an
  * older word must not replace a newer one, because the device serves each event
  * once.
  */
-int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
+static void tern_cq_arm(struct tern_cq *cq, enum tern_notify notify)
 {
-	struct tern_cq *cq = to_tern_cq(ibvcq);
-	uint32_t ci, seq, arm;
+	uint32_t ci, seq, first, arm;
 	bool kick;
-
-	tern_spin_lock(&cq->arm_lock);
-	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
-	/* A request for any completion stands until its event was taken. */
-	if (!solicited_only)
-		cq->armed_any = seq + 1;
-	else if (cq->armed_any == seq + 1)
-		solicited_only = false;
 
 	/*
 	 * If another thread advances the index concurrently, the only effect is
 	 * a spurious event.
 	 */
 	ci = tern_cq_consumed(cq);
+	first = tern_cq_unreported(cq, ci);
+	if (cq->armed == TERN_NOTIFY_NONE)
+		cq->armed_at = first;
+	else if (first != cq->armed_at) /* the event may have been fired */
+		cq->deferred = max_t(enum tern_notify, cq->deferred, notify);
+	/* A request for any completion stands until its event was taken. */
+	cq->armed = max_t(enum tern_notify, cq->armed, notify);
+
+	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
 	arm = TERN_CQ_ARM_VALID | FIELD_PREP(TERN_CQ_ARM_CI_MASK, ci) |
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
-	if (solicited_only)
+	if (cq->armed == TERN_NOTIFY_SOLICITED)
 		arm |= TERN_CQ_ARM_SOLICITED;
 	tern_shared_write(&cq->record->arm, arm);
 
@@ -753,20 +759,42 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	udma_full_barrier();
 	kick = tern_cq_must_kick(cq, ci);
 	if (kick)
-		tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM,
+		tern_ring(to_tern_ctx(cq->vcq.cq.context), TERN_DB_CMD_CQ_ARM,
 			  cq->cqn);
-	rdma_tracepoint(rdma_core_tern, arm_cq, ibvcq->context->device->name,
-			cq->cqn, arm, kick);
+	rdma_tracepoint(rdma_core_tern, arm_cq,
+			cq->vcq.cq.context->device->name, cq->cqn, arm, kick);
+}
+
+/* ibv_req_notify_cq(3). */
+int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
+{
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+
+	tern_spin_lock(&cq->arm_lock);
+	tern_cq_arm(cq, solicited_only ? TERN_NOTIFY_SOLICITED :
+					 TERN_NOTIFY_ANY);
 	tern_spin_unlock(&cq->arm_lock);
 
 	return 0;
 }
 
-/* ibv_get_cq_event() took an event: the next arm is for a new one. */
+/*
+ * ibv_get_cq_event() took an event: the next arm is for a new one. Requests made
+ * after the event was fired are for it.
+ */
 void tern_cq_event(struct ibv_cq *ibvcq)
 {
-	atomic_fetch_add_explicit(&to_tern_cq(ibvcq)->arm_seq, 1,
-				  memory_order_relaxed);
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	enum tern_notify deferred;
+
+	tern_spin_lock(&cq->arm_lock);
+	atomic_fetch_add_explicit(&cq->arm_seq, 1, memory_order_relaxed);
+	deferred = cq->deferred;
+	cq->armed = TERN_NOTIFY_NONE;
+	cq->deferred = TERN_NOTIFY_NONE;
+	if (deferred != TERN_NOTIFY_NONE)
+		tern_cq_arm(cq, deferred);
+	tern_spin_unlock(&cq->arm_lock);
 }
 
 /* Removes the CQEs for which match() holds. The others keep their order. */

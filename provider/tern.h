@@ -172,6 +172,13 @@ struct tern_dm {
 #endif
 };
 
+/* What a CQ is armed for. A later one includes those before it. */
+enum tern_notify {
+	TERN_NOTIFY_NONE,
+	TERN_NOTIFY_SOLICITED,
+	TERN_NOTIFY_ANY,
+};
+
 struct tern_cq {
 	struct verbs_cq vcq;
 	struct tern_buf buf;
@@ -192,11 +199,11 @@ struct tern_cq {
 	atomic_uint ci;
 	/* Number of events taken so far. Each arm is for one event. */
 	atomic_uint arm_seq;
-	/*
-	 * arm_seq + 1 at the last arm for any completion, 0 before the first;
-	 * under arm_lock.
-	 */
-	uint32_t armed_any;
+	/* Requests for the event arm_seq, under arm_lock. */
+	enum tern_notify armed;
+	uint32_t armed_at; /* first CQE that could satisfy the first request */
+	/* Those that the device may ignore, because the event was fired. */
+	enum tern_notify deferred;
 	/*
 	 * The CQE that the ibv_cq_ex accessors read, without its phase: the
 	 * slot was returned.

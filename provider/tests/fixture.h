@@ -287,6 +287,7 @@ void test_dv_sport(void);
 
 /* test_arm.c */
 void test_arm(void);
+void test_arm_untaken(void);
 void test_arm_kick(void);
 void test_arm_threads(void);
 

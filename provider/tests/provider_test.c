@@ -650,6 +650,7 @@ int main(void)
 		{ "purge", test_purge },
 		{ "cq_ex", test_cq_ex },
 		{ "arm", test_arm },
+		{ "arm_untaken", test_arm_untaken },
 		{ "arm_kick", test_arm_kick },
 		{ "arm_threads", test_arm_threads },
 		{ "number_reuse", test_number_reuse },

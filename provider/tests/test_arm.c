@@ -30,6 +30,61 @@ void test_arm(void)
 	tern_destroy_cq(ibvcq);
 }
 
+static uint32_t arm_word(uint32_t ci, uint32_t seq)
+{
+	return TERN_CQ_ARM_VALID | ci | FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
+}
+
+/*
+ * The device ignores a request between an event and its taking. The provider
+ * makes it when the event is taken.
+ */
+void test_arm_untaken(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	struct ibv_cq *ibvcq = &cq->vcq.cq;
+	__le32 *arm = &cq->record->arm;
+	struct ibv_wc wc;
+
+	CHECK(!tern_req_notify_cq(ibvcq, 0));
+	put_cqe(cq, 0, 1, 1, 0, 0);
+	put_cqe(cq, 1, 1, 1, 0, 0);
+	tern_shared_write(&cq->record->reported, 2);
+	CHECK(tern_poll_cq(ibvcq, 1, &wc) == 1);
+	CHECK(!tern_req_notify_cq(ibvcq, 0));
+	(void)last_kick();
+	tern_cq_event(ibvcq);
+	CHECK(tern_shared_read(arm) == arm_word(1, 1) && !last_kick());
+
+	/* That has not fired, so another request is not one more. */
+	CHECK(tern_poll_cq(ibvcq, 1, &wc) == 1);
+	CHECK(!tern_req_notify_cq(ibvcq, 0));
+	tern_cq_event(ibvcq);
+	CHECK(tern_shared_read(arm) == arm_word(2, 1));
+
+	/* The CQE may be polled before the device has stored that it fired. */
+	CHECK(!tern_req_notify_cq(ibvcq, 0));
+	put_cqe(cq, 2, 1, 1, 0, 0);
+	CHECK(tern_poll_cq(ibvcq, 1, &wc) == 1);
+	CHECK(!tern_req_notify_cq(ibvcq, 1));
+	tern_shared_write(&cq->record->reported, 3);
+	put_cqe(cq, 3, 1, 1, 0, 0);
+	(void)last_kick();
+	tern_cq_event(ibvcq);
+	CHECK(tern_shared_read(arm) ==
+	      (arm_word(3, 3) | TERN_CQ_ARM_SOLICITED));
+	CHECK(last_kick() == kick_of(TERN_DB_CMD_CQ_ARM, cq->cqn));
+
+	/* The stronger of the requests that wait counts. */
+	tern_shared_write(&cq->record->reported, 4);
+	CHECK(!tern_req_notify_cq(ibvcq, 1));
+	CHECK(!tern_req_notify_cq(ibvcq, 0));
+	CHECK(!tern_req_notify_cq(ibvcq, 1));
+	tern_cq_event(ibvcq);
+	CHECK(tern_shared_read(arm) == arm_word(3, 0));
+	tern_destroy_cq(ibvcq);
+}
+
 /* A doorbell is for CQEs that are neither consumed nor reported. */
 void test_arm_kick(void)
 {
