@@ -436,8 +436,8 @@ TEST_F(CoalesceTest, AShortTrain) {
   EXPECT_EQ(pass_train(large(f), 1).size(), 2U);
 }
 
-// Without the first queue no frame arrives, wherever frames go by default.
-TEST_F(CoalesceTest, ATrainNeedsADriver) {
+// A train needs the queue of its frames, and no other.
+TEST_F(CoalesceTest, ATrainNeedsItsQueue) {
   TestCq& other = b.create_cq(4);
   TestEthQueue second(b, TERN_ETH_QUEUE_RX, other, 4, kFlags);
   for (int i = 0; i < 8; ++i) second.post_buffer(kBuffer);
@@ -456,7 +456,9 @@ TEST_F(CoalesceTest, ATrainNeedsADriver) {
   queue->store_pi(5000);  // more than it has
   b.device.receive(frames_of(sample())[0]);
   EXPECT_NE(cq.poll_all().at(0).status, TERN_CQE_SUCCESS);
-  EXPECT_EQ(packets(), 0U);
+  EXPECT_EQ(packets(), 1U);
+  to(TERN_DEST_NONE);
+  EXPECT_TRUE(pass_train(large(sample()), 1400).empty());
 }
 
 TEST_F(CoalesceTest, ATrainFollowsAnOpenPacket) {

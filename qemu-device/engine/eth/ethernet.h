@@ -153,6 +153,7 @@ class Ethernet {
   [[nodiscard]] bool loop_back(std::span<const std::byte> frame, const Sender& sender);
 
   // Receiving: ethernet_rx.cc.
+  [[nodiscard]] bool receives() const;
   [[nodiscard]] bool wanted(std::span<const std::byte> frame) const;
   [[nodiscard]] bool mac_wanted(const Mac& dst) const;
   void show_sniffers(std::span<const std::byte> frame);

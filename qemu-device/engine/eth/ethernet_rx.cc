@@ -49,12 +49,21 @@ bool Ethernet::wanted(std::span<const std::byte> frame) const {
 
 // ---- frames from the wire and from this port ----
 
+// Whether a receive queue works. Usually the first one does.
+bool Ethernet::receives() const {
+  if (first_rx_ == nullptr || !first_rx_->broken) [[likely]]
+    return first_rx_ != nullptr;
+  bool any = false;
+  queues_.for_each([&](std::uint32_t, const EthQueue& q) { any |= !q.transmits() && !q.broken; });
+  return any;
+}
+
 void Ethernet::receive(std::span<const std::byte> frame) {
   if (!addresses_.active() || frame.size() < frames::kEthernet) return;
   Counters& counters = context_.counters;
   const bool flows = steering.flows() != 0;
   // Without a working queue, the interface has no driver: do not count the loss.
-  const bool queue = first_rx_ != nullptr && !first_rx_->broken;
+  const bool queue = receives();
   if (!flows) [[likely]] {
     if (!queue) return;
     if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
@@ -312,9 +321,7 @@ EthQueue* Ethernet::queue_for_train(RxFrame& frame) const {
 // The queue gets the packet that it would have coalesced from the segments.
 bool Ethernet::receive_train(const WireFrame& train) {
   const std::span<const std::byte> frame = train.bytes;
-  if (steering.flows() != 0 || sniffs() || first_rx_ == nullptr || first_rx_->broken ||
-      !wanted(frame))
-    return false;
+  if (steering.flows() != 0 || sniffs() || !wanted(frame)) return false;
   const frames::Headers headers = frames::parse(frame);
   const frames::Level& level = headers.outer;
   RxFrame rx{.bytes = frame, .headers = headers};

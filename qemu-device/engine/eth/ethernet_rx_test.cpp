@@ -556,6 +556,32 @@ TEST_F(EthernetRxTest, StoppedQueuesTakeNothing) {
   b.destroy(TERN_CMD_DESTROY_FLOW, id);
 }
 
+// The first queue of a group stops. The others go on, and so do the counters.
+TEST_F(EthernetRxTest, OthersGoOnWhenTheFirstQueueStops) {
+  for (int i = 0; i < 3; ++i) add_queue();
+  const tern_cmd_rss cmd = group(7);
+  ASSERT_EQ(set_default(TERN_DEST_RSS, create(TERN_CMD_CREATE_RSS, cmd)), TERN_ST_OK);
+  queues[0].store_pi(1000);
+  std::array<std::size_t, 3> sent{};
+  for (unsigned i = 0; i < 90; ++i) {
+    FrameSpec s = spec();
+    s.src_port = static_cast<std::uint16_t>(40000 + i);
+    const Bytes frame = make_frame(s);
+    const auto hash = eth::rss_hash(frames::parse(frame).outer, cmd.func, cmd.fields, cmd.key);
+    ++sent[(hash.value & 127) % 3];
+    pass(frame);
+  }
+  const auto stopped = queues[0].cq().poll_all();
+  ASSERT_EQ(stopped.size(), 1U);
+  EXPECT_EQ(stopped[0].status, TERN_CQE_LOC_QP_OP_ERR);
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_GT(sent[i], 0U);
+    EXPECT_EQ(queues[i].cq().poll_all().size(), sent[i]);
+  }
+  pass(eth_frame(kOther, kOther, 100));
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_FILTERED), 1U);
+}
+
 TEST_F(EthernetRxTest, ResetForgetsGroupsAndFlows) {
   add_queue();
   const std::uint32_t id = create(TERN_CMD_CREATE_RSS, group(2));
