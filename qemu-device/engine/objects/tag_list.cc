@@ -106,7 +106,6 @@ std::uint32_t TagList::run(std::uint32_t budget, bool& more) {
       srq_.fail();
       return cost;
     }
-    ++ci_;
   }
   if (ci_ != begin && !store_indices()) srq_.fail();
   more = ci_ != *pi && !srq_.failed();
@@ -135,6 +134,7 @@ bool TagList::execute(std::uint32_t index, std::uint32_t& cost) {
   }
   if (op.flags & TERN_TM_F_SYNC) handled_ = le(std::uint32_t{op.unexpected});
   synchronize();
+  ++ci_;
   complete_op(op, index, status);
   return true;
 }
@@ -185,7 +185,8 @@ void TagList::complete_op(const tern_tm_op& op, std::uint32_t index, std::uint8_
   cqe.opcode = cqe_opcode(op.opcode);
   cqe.status = status;
   if (waiting()) cqe.flags = TERN_CQE_F_TM_SYNC_REQ;
-  if (!cq_.push(cqe)) srq_.fail();
+  // Software that polls the CQE may post again at once.
+  if (!store_indices() || !cq_.push(cqe)) srq_.fail();
 }
 
 // ---- messages ----

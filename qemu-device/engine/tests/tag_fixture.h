@@ -139,6 +139,14 @@ class TagTest : public ::testing::Test {
   void expect_unexpected(std::uint64_t n, std::uint8_t flags = TERN_CQE_F_RECV) {
     expect(TERN_RECV_TM, 1000 + n, flags);
   }
+  // Notes what the record of the SRQ has whenever the device has written a CQE.
+  void watch_cqes() {
+    b.host.stored = [this](const std::byte* at) {
+      const std::byte* const ring = cq->memory().at(0);
+      if (at >= ring && at < ring + QueueMemory::kPage)
+        at_cqe.push_back({srq->ops_done(), srq->tags_released()});
+    };
+  }
   bool arrived(std::uint32_t at, std::uint32_t from, std::uint32_t len) {
     return std::memcmp(dst.bytes(at, len).data(), src.bytes(from, len).data(), len) == 0;
   }
@@ -153,6 +161,12 @@ class TagTest : public ::testing::Test {
   TestCq* cq = nullptr;
   std::vector<TestQp*> qa;
   std::vector<TestQp*> qb;
+  struct Indices {
+    std::uint32_t ops_done;
+    std::uint32_t tags_released;
+    friend bool operator==(const Indices&, const Indices&) = default;
+  };
+  std::vector<Indices> at_cqe;
 };
 
 }  // namespace tern

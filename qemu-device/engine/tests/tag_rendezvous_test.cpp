@@ -13,6 +13,8 @@
 namespace tern {
 namespace {
 
+using ::testing::ElementsAre;
+
 // ---- rendezvous ----
 
 TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
@@ -39,6 +41,18 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
   EXPECT_EQ(srq->tags_released(), 1U);
   sim.run_until_idle();
   EXPECT_EQ(b.device.datapath.blocks.taken(), 0U) << "an idle QP holds no memory";
+}
+
+// Software that polls the CQE may add another tag at once.
+TEST_F(TagTest, ATagIsReleasedWhenItsRendezvousCompletes) {
+  make();
+  qa[0]->post_recv({src.sge(0x80000, 4096)});
+  add(5, 5);
+  watch_cqes();
+  send_request(0, 5, src, 0, 50);
+  expect(TERN_RECV_TM, 5, kMatch);
+  expect(TERN_RECV_TM, 5, kData);
+  EXPECT_THAT(at_cqe, ElementsAre(Indices{1, 0}, Indices{1, 1}));
 }
 
 TEST_F(TagTest, ARendezvousFillsAllBuffersOfATag) {

@@ -11,6 +11,7 @@
 namespace tern {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // ---- eager messages ----
@@ -250,6 +251,18 @@ TEST_F(TagTest, ATagTooManyIsRefused) {
   EXPECT_EQ(srq->tags_released(), 1U) << "the device does not hold it";
   EXPECT_EQ(remove(1).status, TERN_CQE_SUCCESS);
   add(3, 3);
+}
+
+// Software that polls the CQE may post again at once.
+TEST_F(TagTest, TheRecordIsUpToDateWhenAnOperationCompletes) {
+  make({.tags = 2});
+  watch_cqes();
+  for (std::uint32_t i = 1; i <= 3; ++i)
+    srq->post_op(TagOp{.handle = i, .recv_wr_id = i, .tag = i}, false);
+  srq->post_op(TagOp{.opcode = TERN_TM_DEL, .handle = 1});
+  sim.run_until_idle();
+  EXPECT_EQ(cq->poll_all().size(), 4U);
+  EXPECT_THAT(at_cqe, ElementsAre(Indices{1, 0}, Indices{2, 0}, Indices{3, 1}, Indices{4, 2}));
 }
 
 TEST_F(TagTest, OperationsAreExecutedInSlices) {

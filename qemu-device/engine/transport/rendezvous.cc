@@ -100,8 +100,9 @@ void Rendezvous::end_tag(std::uint32_t tag, std::uint8_t status, std::uint32_t b
   if (status == TERN_CQE_SUCCESS) cqe.flags = TERN_CQE_F_TM_DATA_VALID;
   TagList& tags = *qp_.tag_list();
   qp_.count_recv(cqe);
-  if (!tags.complete(tag, cqe)) qp_.enter_error(TERN_EV_QP_FATAL);
+  // Software that polls the CQE may add another tag at once.
   tags.release(tag);
+  if (!tags.complete(tag, cqe)) qp_.enter_error(TERN_EV_QP_FATAL);
 }
 
 void Rendezvous::reset() {
