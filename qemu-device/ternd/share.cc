@@ -12,7 +12,6 @@
 
 #include "adapter_config.h"
 #include "core/limits.h"
-#include "eth/steering.h"
 
 namespace tern::daemon {
 
@@ -57,8 +56,7 @@ constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kOthers = kMaxPd * kDomain + kMaxXrcd * kDomain + kMaxSrq * kSrq +
                                   kMaxMcastGroups * kMaxMcastQps * kMember +
                                   kMaxCounterSets * kCounterSet + kMaxCompCounters * kCompCounter +
-                                  eth::Steering::kMaxFlows * kFlow +
-                                  eth::Steering::kMaxCounters * kFlowCounter;
+                                  kMaxFlows * kFlow + kMaxFlowCounters * kFlowCounter;
 // Tables that do not depend on properties.
 constexpr std::uint64_t kBase = std::uint64_t{4} << 20;
 // A lane's queue and frames in flight.

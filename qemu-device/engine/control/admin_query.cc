@@ -82,9 +82,9 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_pages = le(device.registry.page_budget.limit());
   caps.max_cmd_pages = le(kMaxCmdPages);
   caps.max_rss = le(Ethernet::kMaxRss);
-  caps.max_flows = le(eth::Steering::kMaxFlows);
-  caps.max_flow_shapes = le(eth::Steering::kMaxShapes);
-  caps.max_flow_counters = le(eth::Steering::kMaxCounters);
+  caps.max_flows = le(kMaxFlows);
+  caps.max_flow_shapes = le(kMaxFlowShapes);
+  caps.max_flow_counters = le(kMaxFlowCounters);
   caps.max_counter_sets = le(kMaxCounterSets);
   caps.max_comp_cntrs = le(kMaxCompCounters);
   reply.set(caps);

@@ -23,6 +23,9 @@ inline constexpr std::uint8_t kMaxLogWq = 15;
 inline constexpr std::uint32_t kMaxMcastGroups = 8192;
 // Bounds the copies of a multicast datagram, all of which are made in one step.
 inline constexpr std::uint32_t kMaxMcastQps = 64;
+inline constexpr std::uint32_t kMaxFlows = 16384;
+inline constexpr std::uint32_t kMaxFlowShapes = 64;
+inline constexpr std::uint32_t kMaxFlowCounters = 16384;
 inline constexpr std::uint16_t kMaxSge = 32;
 inline constexpr std::uint32_t kMaxInline = 1024;
 inline constexpr std::uint32_t kMaxMessage = 0x8000'0000;  // 2^31 bytes, IBTA 9.7.2 C9-94

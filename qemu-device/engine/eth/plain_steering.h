@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/limits.h"
 #include "eth/steering.h"
 
 namespace tern::eth {
@@ -36,7 +37,7 @@ class PlainSteering {
             text(c.mask), text(c.inner_mask)};
   }
   [[nodiscard]] bool has_room_for(const tern_cmd_create_flow& cmd) const {
-    return shapes_.size() < Steering::kMaxShapes || shapes_.contains(shape_of(cmd));
+    return shapes_.size() < kMaxFlowShapes || shapes_.contains(shape_of(cmd));
   }
   void add(std::uint32_t id, const tern_cmd_create_flow& cmd) {
     ++shapes_[shape_of(cmd)];

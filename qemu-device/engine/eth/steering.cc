@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/archive.h"
+#include "core/limits.h"
 #include "core/table.h"
 #include "eth/flow_index.h"
 
@@ -284,7 +285,7 @@ struct Steering::State {
   std::uint64_t start;
   std::uint64_t factor;
   Table<Flow> flows{kFirst, kMaxFlows};
-  Table<Counter> counters{kFirst, kMaxCounters};
+  Table<Counter> counters{kFirst, kMaxFlowCounters};
   std::vector<std::unique_ptr<Shape>> shapes;           // by stage, then by priority
   std::array<std::size_t, kStages> in_stage{};          // shapes
   std::map<std::uint64_t, std::uint32_t> destinations;  // flows that refer to one
@@ -304,7 +305,7 @@ Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& 
            s->inner_layers == shape->inner_layers && s->whole == shape->whole;
   });
   if (same != shapes.end()) return same->get();
-  if (shapes.size() == kMaxShapes) return nullptr;
+  if (shapes.size() == kMaxFlowShapes) return nullptr;
   for (std::size_t i = 0; i < kWords; ++i) {
     if (shape->whole[i] == 0) continue;
     shape->where[shape->count] = static_cast<std::uint8_t>(i);

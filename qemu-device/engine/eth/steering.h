@@ -37,9 +37,6 @@ inline constexpr std::size_t kStages = 4;
 
 class Steering {
  public:
-  static constexpr std::uint32_t kMaxFlows = 16384;
-  static constexpr std::uint32_t kMaxShapes = 64;
-  static constexpr std::uint32_t kMaxCounters = 16384;
   // SNIFFER and CONTINUE flows that a frame matches: sniffers first, then by priority and creation.
   // More of them neither get a copy nor count.
   static constexpr std::size_t kMaxCopies = 16;

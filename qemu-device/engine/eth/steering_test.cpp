@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/limits.h"
 #include "eth/plain_steering.h"
 #include "frames/sample_frames.h"
 
@@ -467,20 +468,20 @@ TEST_F(SteeringTest, MasksNeedTheirLayers) {
 
 TEST_F(SteeringTest, Limits) {
   std::vector<std::uint32_t> ids;
-  for (std::uint32_t i = 0; i < Steering::kMaxShapes; ++i) ids.push_back(create(flow_to(1, i)));
-  EXPECT_EQ(refused(flow_to(1, Steering::kMaxShapes)), TERN_ST_NO_RESOURCE);
+  for (std::uint32_t i = 0; i < kMaxFlowShapes; ++i) ids.push_back(create(flow_to(1, i)));
+  EXPECT_EQ(refused(flow_to(1, kMaxFlowShapes)), TERN_ST_NO_RESOURCE);
   create(flow_to(2, 3));
   EXPECT_EQ(table_.destroy(ids[5]), TERN_ST_OK);
-  create(flow_to(1, Steering::kMaxShapes));
+  create(flow_to(1, kMaxFlowShapes));
 
   table_.reset();
   EXPECT_EQ(table_.flows(), 0U);
   EXPECT_FALSE(table_.any(Stage::kReceived));
   ids.clear();
-  for (std::uint32_t i = 0; i < Steering::kMaxFlows; ++i)
+  for (std::uint32_t i = 0; i < kMaxFlows; ++i)
     ids.push_back(create(port_flow(i, static_cast<std::uint16_t>(i))));
   EXPECT_EQ(refused(port_flow(1, 1)), TERN_ST_NO_RESOURCE);
-  EXPECT_EQ(table_.flows(), Steering::kMaxFlows);
+  EXPECT_EQ(table_.flows(), kMaxFlows);
   SampleFrame f;
   f.dst_port = 12345;
   EXPECT_EQ(taker(f.make()), 12345U);
@@ -489,7 +490,7 @@ TEST_F(SteeringTest, Limits) {
   create(port_flow(1, 12345));
   EXPECT_EQ(taker(f.make()), 1U);
 
-  for (std::uint32_t i = 0; i < Steering::kMaxCounters; ++i) (void)counter();
+  for (std::uint32_t i = 0; i < kMaxFlowCounters; ++i) (void)counter();
   std::uint32_t id = 0;
   EXPECT_EQ(table_.create_counter(&id), TERN_ST_NO_RESOURCE);
   table_.reset();

@@ -12,7 +12,6 @@
 #include "adapter_config.h"
 #include "client.h"
 #include "core/limits.h"
-#include "eth/steering.h"
 #include "fixture.h"
 #include "share.h"
 
@@ -70,7 +69,7 @@ TEST(ShareTest, CountsAllThatAGuestCanMake) {
   const std::uint64_t least = besides_pages("");
   EXPECT_GT(least, (kMaxPd + kMaxXrcd) * 152 + kMaxSrq * 280 + kMaxCounterSets * 648 +
                        kMaxMcastGroups * kMaxMcastQps * 74 + kMaxCompCounters * 184 +
-                       eth::Steering::kMaxFlows * 331 + eth::Steering::kMaxCounters * 56);
+                       kMaxFlows * 331 + kMaxFlowCounters * 56);
   EXPECT_GE(besides_pages(",max-qp=1001"), least + 1000 * 928);
   EXPECT_GE(besides_pages(",max-cq=1001"), least + 1000 * 472);
   EXPECT_GE(besides_pages(",max-mr=1001"), least + 1000 * 129);
