@@ -375,14 +375,24 @@ static void tern_wr_set_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	/* Some opcodes take none, and headers of a large frame leave no space. */
-	if (unlikely(!qp->wr_op || !tern_max_sge(qp, qp->wr_op))) {
+	/* Every WQE has space for one SGE, but some opcodes take none. */
+	if (unlikely(!qp->wr_op ||
+		     (qp->wr_op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE)))) {
 		tern_wr_fail(qp, EINVAL);
 		return;
 	}
 
 	tern_fill_sges(qp->wr_data, &sge, 1);
 	qp->wr_wqe->num_sge = 1;
+}
+
+/* The headers of a large frame may leave no space for an SGE. */
+static void tern_wr_set_raw_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
+				uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+
+	tern_wr_set_sge_list(ibvqp, 1, &sge);
 }
 
 static void tern_wr_set_inline_data_list(struct ibv_qp_ex *ibvqp,
@@ -566,6 +576,7 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 		qpx->wr_set_xrc_srqn = tern_wr_set_xrc_srqn;
 
 	if (qp->type->raw) {
+		qpx->wr_set_sge = tern_wr_set_raw_sge;
 		if (send_ops & IBV_QP_EX_WITH_SEND)
 			qpx->wr_send = tern_wr_send_raw;
 		if (send_ops & IBV_QP_EX_WITH_TSO)
