@@ -29,7 +29,8 @@ class TagList {
   [[nodiscard]] Status init();
   // Saved state. Reading replaces init().
   void state(Archive& ar);
-  [[nodiscard]] bool has_slot(std::uint32_t number) const { return number < slots_.size(); }
+  // Saved state: a message holds the tag. Returns false if that cannot be.
+  [[nodiscard]] bool claim(std::uint32_t number);
   // Stores in the record what the device has consumed. Returns false if the record is unreachable.
   [[nodiscard]] bool store_indices();
 
@@ -90,7 +91,7 @@ class TagList {
   };
 
   [[nodiscard]] Status allocate();
-  [[nodiscard]] bool consistent() const;
+  [[nodiscard]] bool consistent();
   [[nodiscard]] std::uint32_t size() const { return 1U << log_ops_; }
   [[nodiscard]] bool execute(std::uint32_t index, std::uint32_t& cost);
   [[nodiscard]] bool add(const tern_tm_op& op);
@@ -111,6 +112,7 @@ class TagList {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<Entry> order_;
+  std::vector<bool> known_;  // saved state: tags whose place has been read
   std::size_t ready_ = 0;
   std::uint64_t charged_ = 0;
   std::uint32_t ci_ = 0;

@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <set>
+#include <span>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "tests/tag_fixture.h"
 
@@ -53,6 +58,37 @@ TEST_F(TagTest, ATagIsReleasedWhenItsRendezvousCompletes) {
   expect(TERN_RECV_TM, 5, kMatch);
   expect(TERN_RECV_TM, 5, kData);
   EXPECT_THAT(at_cqe, ElementsAre(Indices{1, 0}, Indices{1, 1}));
+}
+
+// In a saved state, which may be hostile.
+TEST_F(TagTest, ATagIsHeldByOneMessageAndNeitherFreeNorListed) {
+  make({.pairs = 2});
+  for (std::uint64_t tag = 0; tag < 3; ++tag) add(tag, tag);
+  for (unsigned qp = 0; qp < 2; ++qp) {
+    send_request(qp, qp, src, 0, 4096);
+    expect(TERN_RECV_TM, qp, kMatch);
+  }
+  while (!b.device.datapath.effects->empty()) ASSERT_TRUE(sim.step());
+  std::vector<std::byte> state;
+  std::string error;
+  ASSERT_TRUE(b.device.save(state, error)) << error;
+  // The device holds tags by their numbers, from 0.
+  tern_sq_hdr second{};
+  second.opcode = TERN_WR_RDMA_READ;
+  second.flags = TERN_WQE_F_SIGNALED;
+  second.num_sge = 1;
+  second.wr_id = le(std::uint64_t{1});
+  const auto found = std::ranges::search(state, std::as_bytes(std::span(&second, 1)));
+  ASSERT_FALSE(found.empty());
+  std::byte& number = found.begin()[offsetof(tern_sq_hdr, wr_id)];
+  for (unsigned other : {0U, 1U, 2U, 3U, 16U}) {
+    number = static_cast<std::byte>(other);
+    Device loaded(b.host, b.device.registry.config);
+    EXPECT_EQ(loaded.load(state, error), other == 1) << "tag " << other;
+    if (other != 1) {
+      EXPECT_THAT(error, ::testing::HasSubstr("a rendezvous has no tag"));
+    }
+  }
 }
 
 TEST_F(TagTest, ARendezvousFillsAllBuffersOfATag) {

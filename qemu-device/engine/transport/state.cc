@@ -164,7 +164,7 @@ void TagTarget::state(Archive& ar) {
   if (!ar.reading() || !ar.require(m.kind <= Kind::kIncomplete, "a message has a wrong kind"))
     return;
   // A message without a receive WQE waits for a rendezvous, and has matched nothing yet.
-  ar.require(!recv_ || !tagged() || qp_.tag_list()->has_slot(m.held), "a message holds no tag");
+  ar.require(!recv_ || !tagged() || qp_.tag_list()->claim(m.held), "a message holds no tag");
   ar.require(m.kind != Kind::kRendezvous || qp_.rendezvous() != nullptr,
              "a message needs a rendezvous");
 }
@@ -250,11 +250,10 @@ void Rendezvous::state(Archive& ar) {
     std::memcpy(&hdr, s.wqe.data(), sizeof(hdr));
     const bool read = hdr.opcode == TERN_WR_RDMA_READ;
     reads_ += read;
-    ar.require(
-        (read || hdr.opcode == TERN_WR_SEND) &&
-            (!read || qp_.tag_list()->has_slot(static_cast<std::uint32_t>(
-                          std::min<std::uint64_t>(le(std::uint64_t{hdr.wr_id}), UINT32_MAX)))),
-        "a rendezvous has no tag");
+    const auto tag = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(le(std::uint64_t{hdr.wr_id}), UINT32_MAX));
+    ar.require(read ? !ar.reading() || qp_.tag_list()->claim(tag) : hdr.opcode == TERN_WR_SEND,
+               "a rendezvous has no tag");
   }
 }
 
