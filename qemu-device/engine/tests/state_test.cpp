@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <span>
@@ -123,6 +125,15 @@ TEST_F(SavedState, OtherVersionsAndByteOrders) {
   std::swap(other[0], other[3]);
   EXPECT_EQ(refused(a.device.registry.config, other),
             "this is no state of a tern device with this byte order (the header)");
+}
+
+// If a class saves more or less than before, raise kVersion in control/state.cc, and note the new
+// size here: another version of tern must not take the state for its own.
+TEST_F(SavedState, AnotherLayoutIsAnotherVersion) {
+  std::uint32_t version = 0;
+  std::memcpy(&version, &state[4], sizeof(version));
+  EXPECT_EQ(version, 2U);
+  EXPECT_EQ(state.size(), 21865U);
 }
 
 TEST_F(SavedState, EveryPartIsRefused) {
