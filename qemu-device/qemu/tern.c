@@ -640,6 +640,16 @@ static int tern_post_load(void *opaque, int version_id)
     char why[256];
     bool ok;
 
+    if (s->icrc < TERN_ICRC_CHECK || s->icrc > TERN_ICRC_OFF ||
+        s->port_speed > s->properties.speed) {
+        error_report("tern: the ICRC mode or the port's speed is wrong");
+        return -EINVAL;
+    }
+    tern_runner_lock(s->runner);
+    tern_engine_set_icrc_mode(s->engine, s->icrc);
+    tern_runner_unlock(s->runner);
+    /* The engine's state has the same speed: software gets no event. */
+    tern_runner_set_speed(s->runner, s->port_speed);
     tern_update_power(s);
     ok = tern_runner_load(s->runner, s->state, s->state_len, why, sizeof(why));
     g_free(s->state);
@@ -654,14 +664,16 @@ static int tern_post_load(void *opaque, int version_id)
 
 static const VMStateDescription vmstate_tern = {
     .name = TYPE_TERN,
-    .version_id = 1,
-    .minimum_version_id = 1,
+    .version_id = 2,
+    .minimum_version_id = 2,
     .pre_save = tern_pre_save,
     .post_save = tern_post_save,
     .post_load = tern_post_load,
     .fields = (const VMStateField[]) {
         VMSTATE_PCI_DEVICE(parent_obj, TernState),
         VMSTATE_MSIX(parent_obj, TernState),
+        VMSTATE_INT32(icrc, TernState),
+        VMSTATE_UINT32(port_speed, TernState),
         VMSTATE_UINT32(state_len, TernState),
         VMSTATE_VBUFFER_ALLOC_UINT32(state, TernState, 1, NULL, state_len),
         VMSTATE_END_OF_LIST()

@@ -71,6 +71,21 @@ class Migration(unittest.TestCase):
             source.qmp("cont")
             self.assertEqual(tern.run(hw.CMD_FREE_PD, pds[2].to_bytes(8, "little"))[0], hw.ST_OK)
 
+    def test_what_was_set_at_run_time_moves(self):
+        def tern0(qemu, verb, prop, **value):
+            return qemu.qmp(verb, path="/machine/peripheral/tern0", property=prop, **value)
+
+        device = DEVICE + ",id=tern0"
+        with Qemu("-device", device) as source:
+            hw.Tern(source).start()
+            tern0(source, "qom-set", "port-speed", value=25000)
+            tern0(source, "qom-set", "icrc", value="warn")
+            migrate(source, source.path("state"))
+            with Qemu("-device", device, "-incoming", "file:" + source.path("state")) as to:
+                self.assertTrue(arrived(to), to.output())
+                self.assertEqual(tern0(to, "qom-get", "port-speed"), 25000)
+                self.assertEqual(tern0(to, "qom-get", "icrc"), "warn")
+
     def test_another_property_is_refused_with_its_name(self):
         with Qemu("-device", DEVICE) as source:
             hw.Tern(source).start()
