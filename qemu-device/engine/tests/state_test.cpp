@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -167,6 +168,48 @@ TEST_F(SavedState, AFlowThatIsCutOff) {
   ASSERT_FALSE(found.empty());
   for (auto end = found.end(); end < found.begin() + sizeof(cmd) + 16; ++end)
     (void)refused(a.device.registry.config, {state.begin(), end});
+}
+
+// The cursor of an idle send queue, after one packet: a later WQE would get another PSN.
+TEST_F(SavedState, ACursorWithAPsnThatIsNotNext) {
+  auto [from, to] = rc_pair(a, b);
+  from.post(write({near->sge(0, 8)}, *far));
+  ASSERT_EQ(from.wait_send().status, TERN_CQE_SUCCESS);
+  while (!a.device.datapath.effects->empty()) (void)sim.step();
+  state.clear();
+  std::string error;
+  ASSERT_TRUE(a.device.save(state, error)) << error;
+  const std::uint32_t psn = from.options().sq_psn + 1;
+  // The oldest WQE and PSN, the cursor with its packet, and the next WQE and PSN to be assigned.
+  const std::array<std::uint32_t, 7> places{1, psn, 1, psn, 0, 1, psn};
+  const auto found = std::ranges::search(state, std::as_bytes(std::span(places)));
+  ASSERT_FALSE(found.empty());
+  found.begin()[3 * sizeof(psn)] ^= std::byte{1};
+  EXPECT_THAT(refused(a.device.registry.config, state),
+              ::testing::HasSubstr("a send queue is inconsistent"));
+}
+
+// UC: only the WQE at the cursor has sent packets.
+TEST_F(SavedState, AWqeThatWaitsHasNoPsns) {
+  auto [from, to] = rc_pair(a, b, {.type = TERN_QPT_UC});
+  constexpr std::uint64_t kId = 0x7761697473;
+  for (std::uint64_t i = 0; i < 3; ++i)
+    from.post(write({near->sge(0, 60'000)}, *far).id(kId + i), i == 2);
+  (void)a.device.run(1);
+  while (!a.device.datapath.effects->empty()) (void)sim.step();
+  state.clear();
+  std::string error;
+  ASSERT_TRUE(a.device.save(state, error)) << error;
+  const std::uint64_t id = le(kId + 2);
+  const auto found = std::ranges::search(state, std::as_bytes(std::span(&id, 1)));
+  ASSERT_FALSE(found.empty());
+  // Its slot is followed by the first PSN and their number.
+  const auto slot = found.begin() - offsetof(tern_sq_hdr, wr_id);
+  const std::uint32_t psns = (60'000 >> from.options().log_mtu) + 1;
+  ASSERT_EQ(slot[(1 << from.options().log_sq_stride) + 4], std::byte{0});
+  std::memcpy(&slot[(1 << from.options().log_sq_stride) + 4], &psns, sizeof(psns));
+  EXPECT_THAT(refused(a.device.registry.config, state),
+              ::testing::HasSubstr("a send queue is inconsistent"));
 }
 
 // The fuzz target `state` does the same for longer.

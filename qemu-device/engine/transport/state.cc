@@ -101,17 +101,24 @@ void Requester::state(Archive& ar) {
   if (executes(qp_) && ar.ok()) begun_state(ar);
 }
 
-// Checks the WQEs that have begun: their PSNs follow each other, and the oldest that is missing is
-// in the first that is not done.
+// Checks the WQEs that have begun: their PSNs follow each other, the oldest that is missing is in
+// the first that is not done, and the cursor has the PSN of the first that it will send again.
 void Requester::begun_state(Archive& ar) const {
   std::uint32_t reads = 0;
   std::uint64_t open = 0;  // PSNs
   std::optional<Psn> next;
+  Psn cursor = fresh_.psn;
+  bool again = false;
   for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
     const SendWqe& wqe = window_.at(i);
     reads += wqe.responds() && !wqe.done && is_before(i, next_.wqe);
     if (wqe.psns == 0) continue;
+    ar.require(is_before(i, fresh_.wqe), "a send queue has PSNs of a WQE that waits");
     ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
+    if (!again && !is_before(i, next_.wqe)) {
+      again = true;
+      cursor = wqe.first_psn.plus(i == next_.wqe ? next_.packet : 0);
+    }
     next = wqe.first_psn.plus(wqe.psns);
     if (wqe.done) continue;
     ar.require(open != 0 || distance(wqe.first_psn, oldest_.psn) < wqe.psns,
@@ -122,7 +129,8 @@ void Requester::begun_state(Archive& ar) const {
   ar.require(open != 0 || oldest_.psn == fresh_.psn, "a send queue waits for nothing");
   ar.require(open <= kMaxOpenPsns && offset_of(sent_psn_) <= offset_of(fresh_.psn),
              "a send queue has sent too much");
-  ar.require(reads_out_ == reads && consistent(), "a send queue is inconsistent");
+  ar.require(reads_out_ == reads && next_.psn == cursor && consistent(),
+             "a send queue is inconsistent");
 }
 
 void UnreliableSender::state(Archive& ar) {
@@ -130,7 +138,10 @@ void UnreliableSender::state(Archive& ar) {
   ar.optional(flush_end_);
   if (!ar.reading() || !ar.ok()) return;
   ar.require(!flush_end_ || *flush_end_ - oldest_.wqe <= qp_.sq_size(), "a flush has no end");
-  ar.require(next_.wqe == oldest_.wqe && (!executes(qp_) || flush_end_ || consistent()),
+  // Only the WQE at the cursor has begun.
+  bool waits = true;
+  for (std::uint32_t i = 1; i < held(); ++i) waits &= window_.at(oldest_.wqe + i).psns == 0;
+  ar.require(next_.wqe == oldest_.wqe && waits && (qp_.state() == TERN_QPS_ERR || consistent()),
              "a send queue is inconsistent");
 }
 
