@@ -170,8 +170,8 @@ TEST_F(SavedState, AFlowThatIsCutOff) {
     (void)refused(a.device.registry.config, {state.begin(), end});
 }
 
-// The cursor of an idle send queue, after one packet: a later WQE would get another PSN.
-TEST_F(SavedState, ACursorWithAPsnThatIsNotNext) {
+// Of an idle send queue, after one packet.
+TEST_F(SavedState, PlacesOfASendQueueThatAreOutOfOrder) {
   auto [from, to] = rc_pair(a, b);
   from.post(write({near->sge(0, 8)}, *far));
   ASSERT_EQ(from.wait_send().status, TERN_CQE_SUCCESS);
@@ -184,9 +184,15 @@ TEST_F(SavedState, ACursorWithAPsnThatIsNotNext) {
   const std::array<std::uint32_t, 7> places{1, psn, 1, psn, 0, 1, psn};
   const auto found = std::ranges::search(state, std::as_bytes(std::span(places)));
   ASSERT_FALSE(found.empty());
-  found.begin()[3 * sizeof(psn)] ^= std::byte{1};
-  EXPECT_THAT(refused(a.device.registry.config, state),
-              ::testing::HasSubstr("a send queue is inconsistent"));
+  const auto with = [&](std::size_t i, std::uint32_t value) {
+    auto other = state;
+    std::memcpy(&other[static_cast<std::size_t>(found.begin() - state.begin()) + i * sizeof(value)],
+                &value, sizeof(value));
+    return refused(a.device.registry.config, other);
+  };
+  EXPECT_THAT(with(3, psn + 1), ::testing::HasSubstr("a send queue is inconsistent"));
+  for (const std::uint32_t wqe : {0U, 2U, 0x80000001U})
+    EXPECT_THAT(with(5, wqe), ::testing::HasSubstr("out of order")) << wqe;
 }
 
 // UC: only the WQE at the cursor has sent packets.

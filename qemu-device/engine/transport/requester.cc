@@ -523,7 +523,7 @@ bool Requester::retire() {
     const SendWqe& wqe = window_.at(oldest_.wqe);
     if (!wqe.done && (!wqe.failed() || waits(wqe))) break;
     if (next_.wqe == oldest_.wqe) pass(wqe);
-    ++oldest_.wqe;
+    pass_oldest();
     qp_.context().charge_sender(kPacketCost);
     if (!wqe.done) unshare();
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);

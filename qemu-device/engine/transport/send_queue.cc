@@ -80,7 +80,7 @@ void SendQueue::reset() {
 bool SendQueue::ordered() const {
   return next_.wqe - oldest_.wqe <= held() && held() <= posted_ - oldest_.wqe &&
          posted_ - oldest_.wqe <= qp_.sq_size() &&
-         (drained() || fresh_.wqe - oldest_.wqe <= held()) && (!drained() || next_.packet == 0);
+         fresh_.wqe - oldest_.wqe <= held() && (!drained() || next_.packet == 0);
 }
 
 bool SendQueue::consistent() const {
@@ -278,7 +278,7 @@ bool SendQueue::flush(std::uint32_t& allowance) {
 // The oldest WQE is flushed. The indices stay in order.
 void SendQueue::pass_flushed() {
   if (held() == 0) ++fetched_;
-  ++oldest_.wqe;
+  pass_oldest();
   if (is_before(posted_, oldest_.wqe)) posted_ = oldest_.wqe;
   next_.wqe = oldest_.wqe;
   next_.packet = 0;

@@ -56,9 +56,7 @@ class SendQueue {
 
   // Returns whether every WQE that was begun is complete. In SQD this means that the queue is
   // drained.
-  [[nodiscard]] bool drained() const {
-    return static_cast<std::int32_t>(fresh_.wqe - oldest_.wqe) <= 0;
-  }
+  [[nodiscard]] bool drained() const { return fresh_.wqe == oldest_.wqe; }
   [[nodiscard]] std::uint32_t consumer_index() const { return oldest_.wqe; }
   [[nodiscard]] Psn next_psn() const { return fresh_.psn; }
 
@@ -121,6 +119,11 @@ class SendQueue {
   struct Cursor : Place {
     std::uint32_t packet = 0;  // of the WQE; the PSN is that of this packet
   };
+  // The oldest WQE is complete. One that fails may not have begun.
+  void pass_oldest() {
+    if (fresh_.wqe == oldest_.wqe) ++fresh_.wqe;
+    ++oldest_.wqe;
+  }
   // Moves the cursor past its WQE.
   void pass(const SendWqe& wqe) {
     ++next_.wqe;
@@ -128,10 +131,10 @@ class SendQueue {
     if (wqe.psns != 0) next_.psn = wqe.first_psn.plus(wqe.psns);
   }
 
-  // oldest_.wqe <= next_.wqe <= fetched_ <= posted_. Only the cursor goes back, at most to oldest_,
-  // when packets are retransmitted. Then it is before fresh_, and the WQEs in between have their
-  // PSNs already. Without a retransmission fresh_ is the WQE at the cursor, or the one after it in
-  // the middle of a message. A WQE that fails before it is begun moves oldest_ past fresh_.
+  // oldest_.wqe <= next_.wqe <= fetched_ <= posted_, and oldest_.wqe <= fresh_.wqe <= fetched_.
+  // Only the cursor goes back, at most to oldest_, when packets are retransmitted. Then it is
+  // before fresh_, and the WQEs in between have their PSNs already. Without a retransmission fresh_
+  // is the WQE at the cursor, or the one after it in the middle of a message.
   Place oldest_;               // oldest incomplete WQE; PSN not acknowledged, where ACKs are used
   Cursor next_;                // the packet that is sent next
   Place fresh_;                // one past the newest begun WQE; first PSN not assigned

@@ -58,7 +58,8 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
 
 // Completes the WQE: its last packet was sent, or it failed.
 void UnreliableSender::finish(const SendWqe& wqe) {
-  next_.wqe = ++oldest_.wqe;
+  pass_oldest();
+  next_.wqe = oldest_.wqe;
   next_.packet = 0;
   complete(wqe, wqe.status);
   if (wqe.failed()) {
