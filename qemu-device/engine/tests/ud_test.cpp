@@ -483,6 +483,25 @@ TEST_F(Ud, SqeStopsSendingAndNothingElse) {
   EXPECT_EQ(qa.query().attr.state, TERN_QPS_RTS);
 }
 
+// The CQ overruns in the middle. A device in this state could be saved, and not loaded.
+TEST_F(Ud, AFlushThatTheErrorStateOvertakesHasEnded) {
+  TestQp& qp = a.create_qp({.type = TERN_QPT_UD, .log_cq_size = 4});
+  qp.connect();
+  const SendWr good = datagram(qp, qb, {src.sge(0, 32)});
+  SendWr bad = good;
+  bad.ud.dqpn = 0xffffffff;
+  qp.post(bad);
+  EXPECT_EQ(qp.wait_send().status, TERN_CQE_LOC_QP_OP_ERR);
+  for (unsigned i = 0; i < 40; ++i) qp.post(good, false);
+  sim.budget = 64;
+  ASSERT_EQ(qp.to_state(TERN_QPS_RTS), TERN_ST_OK);
+  sim.run_until_idle();
+  ASSERT_EQ(qp.query().attr.state, TERN_QPS_ERR);
+  qp.post(good);
+  sim.run_until_idle();
+  EXPECT_TRUE(a.save_and_load());
+}
+
 TEST_F(Ud, WhatWasPostedBeforeTheReturnToRtsIsFlushed) {
   SendWr bad = hello();
   bad.ud.dqpn = 0xffffffff;

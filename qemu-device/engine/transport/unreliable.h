@@ -16,6 +16,7 @@ class UnreliableSender : public SendQueue {
 
   void reset() override;
   void resume() override;
+  void stop() override { flush_end_.reset(); }
   bool transmit(std::uint32_t& allowance) override;
   void state(Archive& ar) override;
 
