@@ -55,7 +55,11 @@ std::unique_ptr<T> object_state(Archive& ar, T* object, const Registry::Lanes& f
     made = make(*lane);
     object = made.get();
   }
-  if (object != nullptr) item(*object, *lane);
+  if (object == nullptr) return made;
+  item(*object, *lane);
+  if constexpr (requires { object->lane_member; })
+    ar.require(lane->lane == 0 || !object->lane_member.group().fixed(),
+               "an object is not in the lane of all that must stay in one");
   return made;
 }
 
@@ -91,9 +95,12 @@ void Admin::state(Archive& ar) {
                   "the page size is wrong"))
     return;
   page_shift_ = shift;
+  const bool is_enabled = device_.registry.status.bits() & TERN_STATUS_ENABLED;
+  if (!ar.require(!has_record || is_enabled, "an admin queue that does not exist is polled"))
+    return;
   if (has_record) record_.emplace(std::uint64_t{record_hi_} << 32 | record_lo_);
   // Also a device that has stopped has doorbell pages.
-  if (!(device_.registry.status.bits() & TERN_STATUS_ENABLED)) return;
+  if (!is_enabled) return;
   if (!ar.require(configured(), "the device could not be enabled") ||
       !ar.require(!enabled() || tail_ - head_ <= 1U << log_size_, "the admin queue overruns"))
     return;
@@ -192,15 +199,24 @@ void Registry::queues_state(Archive& ar, const Lanes& lanes) {
                           xrc == (xrcd != nullptr) && (cmd.flags != 0) == (cq != nullptr),
                       "a shared receive queue has no parents"))
         return made;
-      ar.require(&lane_of(*pd) == &lane && (cq == nullptr || &cq->context() == &lane),
-                 "a shared receive queue is in a wrong lane");
       made = std::make_unique<Srq>(lane, cmd, pd->privileged, cq);
       made->set_number(number);
       ++pd->users;
       if (xrc) ++xrcd->users;
       return made;
     };
-    return object_state(ar, srq, lanes, make, own);
+    return object_state(ar, srq, lanes, make, [&](Srq& object, Context&) {
+      object.state(ar);
+      if (!ar.reading() || !ar.ok()) return;
+      const LaneGroup& group = object.lane_member.group();
+      const Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
+      const Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+      const Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
+      ar.require(&pd->lane_member.group() == &group &&
+                     (xrcd == nullptr || &xrcd->lane_member.group() == &group) &&
+                     (cq == nullptr || &cq->lane_member.group() == &group),
+                 "a shared receive queue is not in the group of its parents");
+    });
   });
 }
 
@@ -236,11 +252,12 @@ std::unique_ptr<Qp> Registry::make_qp(const tern_cmd_create_qp& cmd, Context& la
       commands::find_qp_parents(*this, cmd, p) != TERN_ST_OK)
     return nullptr;
   const bool home = cmd.type == TERN_QPT_GSI || cmd.type == TERN_QPT_RAW;
-  const LaneMember& base = p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member;
-  if ((home && lane.lane != 0) || &base.group().lane() != &lane ||
-      (p.send_cq != nullptr && &p.send_cq->context() != &lane) ||
-      (p.recv_cq != nullptr && &p.recv_cq->context() != &lane) ||
-      (p.srq != nullptr && &p.srq->context() != &lane))
+  const LaneGroup& group = (p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member).group();
+  const auto joined = [&group](const auto* object) {
+    return object == nullptr || &object->lane_member.group() == &group;
+  };
+  if ((home && !group.fixed()) || &group.lane() != &lane || !joined(p.send_cq) ||
+      !joined(p.recv_cq) || !joined(p.srq))
     return nullptr;
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   auto qp = std::make_unique<Qp>(lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
@@ -263,7 +280,7 @@ void Registry::qps_state(Archive& ar, const Lanes& lanes) {
       return made;
     };
     return object_state(ar, qp, lanes, make, [&](Qp& object, Context&) {
-      object.archive(ar, counter_sets, comp_counters);
+      object.archive(ar, counter_sets, comp_counters, member_of(object).group());
       if (!object.xrc_target()) return;
       const Xrcd* const xrcd = xrcds.find(object.xrcd());
       const bool listed = ar.member(object.domain_entry(), {&xrcd->targets});
@@ -327,16 +344,20 @@ void Device::state(Archive& ar) {
   if (!ar.ok()) return;
   admin_->state(ar);
   ar(watched_);
-  for_each_lane([&](DataPath& lane) { lane.state(ar); });
+  for_each_lane([&](DataPath& lane) { lane.state(ar, datapath.uars); });
   port.addresses.state(ar);
-  registry.dm.state(ar);
-  registry.dm_ops.state(ar, admin_->page_shift());
+  // Software chooses the size of pages before it enables the device: nothing exists before.
+  const bool enabled = registry.status.bits() & TERN_STATUS_ENABLED;
+  const unsigned page_shift = enabled ? admin_->page_shift() : TERN_PAGE_SHIFT_MAX;
+  registry.dm.state(ar, page_shift);
+  registry.dm_ops.state(ar, page_shift);
   registry.state(ar, [this](std::uint8_t number) {
-    return number < lanes() ? static_cast<Context*>(&lane(number)) : nullptr;
+    return number < (watched_ ? 1U : lanes()) ? static_cast<Context*>(&lane(number)) : nullptr;
   });
   port.multicast.state(ar, [this](std::uint32_t number) {
     Qp* const qp = registry.qps.find(number);
-    const bool member = qp != nullptr && qp->type() == TERN_QPT_UD && qp->context().lane == 0;
+    const bool member =
+        qp != nullptr && qp->type() == TERN_QPT_UD && registry.member_of(*qp).group().fixed();
     return member ? qp : nullptr;
   });
   port.ethernet.state(

@@ -31,7 +31,7 @@ class DataPath final : public Context {
   void enable(std::uint32_t uar_pages);
   void reset();  // all objects are gone
   // Saved state of the lane itself; then that of its poller, when all QPs are known.
-  void state(Archive& ar);
+  void state(Archive& ar, const UarPages& of_home);
   void poller_state(Archive& ar);
 
   // Serves QPs for about `budget` bytes, and Ethernet queues for about as many: neither delays the

@@ -16,7 +16,7 @@ void Context::schedule_state(Archive& ar, Qp& qp) {
   ar.require(!notifies || qp.route() != nullptr, "a QP notifies nobody");
 }
 
-void DataPath::state(Archive& ar) {
+void DataPath::state(Archive& ar, const UarPages& of_home) {
   if (!ar.section("a lane")) return;
   ar.require(effects->empty(), "there are effects that nobody has taken");
   ar(counters.rdma, counters.eth, unfinished_, flushing_, ip_id_, xrc_unseen_);
@@ -26,7 +26,7 @@ void DataPath::state(Archive& ar) {
   ar.list(written_cqs);
   ar.list(failed_cqs);
   ar.list(tag_lists);
-  uars.state(ar, home());
+  uars.state(ar, of_home);
   const bool enabled = device.status.bits() & TERN_STATUS_ENABLED;
   if (home() && enabled) uars.queue_state(ar, TERN_UAR_KERNEL, kernel_events_);
 }

@@ -71,8 +71,8 @@ void Ethernet::queues_state(Archive& ar, const std::function<Cq*(std::uint32_t)>
     std::unique_ptr<EthQueue> made;
     if (q == nullptr) {
       Cq* const cq = find_cq(le(cmd.cqn));
-      if (!ar.require(check_queue(cmd) == TERN_ST_OK && cq != nullptr && cq->context().lane == 0 &&
-                          count_of(cmd.direction) < max_queues(),
+      if (!ar.require(check_queue(cmd) == TERN_ST_OK && cq != nullptr &&
+                          cq->lane_member.group().fixed() && count_of(cmd.direction) < max_queues(),
                       "an Ethernet queue is wrong"))
         return made;
       made = make_queue(cmd, *cq);

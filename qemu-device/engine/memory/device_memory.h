@@ -57,8 +57,8 @@ class DeviceMemory {
   }
 
   void reset();  // frees all parts
-  // Saved state, without the bytes.
-  void state(Archive& ar);
+  // Saved state, without the bytes. The page size is 1 << page_shift.
+  void state(Archive& ar, unsigned page_shift);
 
   [[nodiscard]] std::uint64_t size() const { return storage_.size(); }
   [[nodiscard]] std::uint32_t max() const { return max_; }

@@ -97,16 +97,18 @@ void PageList::sparse_state(Archive& ar, PageBudget& budget) {
 
 // ---- device memory ----
 
-void DeviceMemory::state(Archive& ar) {
+void DeviceMemory::state(Archive& ar, unsigned page_shift) {
   if (!ar.section("device memory")) return;
+  const std::uint64_t in_page = (std::uint64_t{1} << page_shift) - 1;
   parts_.state(ar, [&](std::uint32_t, Part* part) {
     Part p = part != nullptr ? *part : Part{};
     ar(p.offset, p.size, p.cleared);
     std::unique_ptr<Part> made;
     if (!ar.reading() ||
         !ar.require(p.size != 0 && p.size <= storage_.size() &&
-                        p.offset <= storage_.size() - p.size && p.cleared <= p.size,
-                    "a part is outside of device memory"))
+                        p.offset <= storage_.size() - p.size && p.cleared <= p.size &&
+                        ((p.offset | p.size) & in_page) == 0,
+                    "a part is wrong"))
       return made;
     const auto [at, fresh] = taken_.emplace(p.offset, p.size);
     const auto next = std::next(at);

@@ -134,7 +134,7 @@ void PageFaults::fault_state(Archive& ar, Fault& fault) {
 
 // ---- doorbell pages ----
 
-void UarPages::state(Archive& ar, bool home) {
+void UarPages::state(Archive& ar, const UarPages& of_home) {
   if (!ar.section("doorbell pages")) return;
   const auto count = static_cast<std::uint32_t>(
       std::ranges::count_if(pages_, [](const auto& page) { return page != nullptr; }));
@@ -161,7 +161,10 @@ void UarPages::state(Archive& ar, bool home) {
   std::vector<bool> seen(pages_.size());
   for (; left != 0 && ar.ok(); --left) {
     ar(uar);
-    if (!ar.require(uar < pages_.size() && !seen[uar], "there is no such doorbell page")) return;
+    const bool home = this == &of_home;
+    if (!ar.require(uar < pages_.size() && !seen[uar] && (home || of_home.live(uar)),
+                    "there is no such doorbell page"))
+      return;
     seen[uar] = true;
     if (uar != TERN_UAR_KERNEL) pages_[uar] = std::make_unique<Page>();
     item(*pages_[uar]);

@@ -60,8 +60,9 @@ class UarPages {
   [[nodiscard]] bool ring(std::uint32_t uar);
   // Serves up to `most` queues and returns their number.
   std::uint32_t run(std::uint32_t most);
-  // Saved state, and that of a queue of a live page. `home`: of lane 0, which allocates the pages.
-  void state(Archive& ar, bool home);
+  // Saved state, and that of a queue of a live page. `of_home`: those of lane 0, which allocates
+  // the pages.
+  void state(Archive& ar, const UarPages& of_home);
   void queue_state(Archive& ar, std::uint32_t uar, PageQueue& queue);
   // Whether run() has more to do.
   [[nodiscard]] bool pending() const { return !rung_.empty(); }

@@ -44,6 +44,26 @@ class SavedState : public ::testing::Test {
     std::string error;
     EXPECT_TRUE(a.device.save(state, error)) << error;
   }
+  // Saves the device of node a.
+  void save() {
+    while (!a.device.datapath.effects->empty()) ASSERT_TRUE(sim.step());
+    state.clear();
+    std::string error;
+    ASSERT_TRUE(a.device.save(state, error)) << error;
+  }
+  // Where the state has these bytes.
+  std::size_t find(std::span<const std::byte> bytes) {
+    const auto found = std::ranges::search(state, bytes);
+    EXPECT_FALSE(found.empty());
+    return static_cast<std::size_t>(found.begin() - state.begin());
+  }
+  // What a device says of the state with another value at `at`.
+  template <class T>
+  std::string with(std::size_t at, const T& value) {
+    auto other = state;
+    std::memcpy(&other.at(at), &value, sizeof(value));
+    return refused(a.device.registry.config, other);
+  }
   // A device with this configuration, and what it says of the state.
   std::string refused(const Config& config, const std::vector<std::byte>& from) {
     Device other(a.host, config);
@@ -59,8 +79,8 @@ class SavedState : public ::testing::Test {
   }
 
   Sim sim{3};
-  TestNode a{sim};
-  TestNode b{sim};
+  TestNode a{sim, {.lanes = 1}};
+  TestNode b{sim, {.lanes = 1}};
   TestQp* qa;
   TestQp* qb;
   TestMr* near;
@@ -175,24 +195,61 @@ TEST_F(SavedState, PlacesOfASendQueueThatAreOutOfOrder) {
   auto [from, to] = rc_pair(a, b);
   from.post(write({near->sge(0, 8)}, *far));
   ASSERT_EQ(from.wait_send().status, TERN_CQE_SUCCESS);
-  while (!a.device.datapath.effects->empty()) (void)sim.step();
-  state.clear();
-  std::string error;
-  ASSERT_TRUE(a.device.save(state, error)) << error;
+  save();
   const std::uint32_t psn = from.options().sq_psn + 1;
   // The oldest WQE and PSN, the cursor with its packet, and the next WQE and PSN to be assigned.
   const std::array<std::uint32_t, 7> places{1, psn, 1, psn, 0, 1, psn};
-  const auto found = std::ranges::search(state, std::as_bytes(std::span(places)));
-  ASSERT_FALSE(found.empty());
-  const auto with = [&](std::size_t i, std::uint32_t value) {
-    auto other = state;
-    std::memcpy(&other[static_cast<std::size_t>(found.begin() - state.begin()) + i * sizeof(value)],
-                &value, sizeof(value));
-    return refused(a.device.registry.config, other);
-  };
-  EXPECT_THAT(with(3, psn + 1), ::testing::HasSubstr("a send queue is inconsistent"));
+  const std::size_t at = find(std::as_bytes(std::span(places)));
+  EXPECT_THAT(with(at + 3 * sizeof(psn), psn + 1),
+              ::testing::HasSubstr("a send queue is inconsistent"));
   for (const std::uint32_t wqe : {0U, 2U, 0x80000001U})
-    EXPECT_THAT(with(5, wqe), ::testing::HasSubstr("out of order")) << wqe;
+    EXPECT_THAT(with(at + 5 * sizeof(wqe), wqe), ::testing::HasSubstr("out of order")) << wqe;
+}
+
+// Operations on device memory access whole pages.
+TEST_F(SavedState, APartOfDeviceMemoryThatIsNoPage) {
+  const TestDm dm = a.alloc_dm(4096);
+  save();
+  const std::array<std::uint64_t, 3> part{dm.offset, 4096, 4096};
+  const std::size_t at = find(std::as_bytes(std::span(part)));
+  const std::uint64_t end = a.device.registry.config.dm.size();
+  for (const auto& wrong :
+       {std::array{end - 1, std::uint64_t{1}, std::uint64_t{1}},
+        std::array{std::uint64_t{64}, std::uint64_t{4096}, std::uint64_t{4096}}}) {
+    EXPECT_THAT(with(at, wrong), ::testing::HasSubstr("a part is wrong"));
+  }
+}
+
+// An RC QP has no such state.
+TEST_F(SavedState, AReliableQpInTheErrorStateOfItsSendQueue) {
+  auto [from, to] = rc_pair(a, b);
+  save();
+  const tern_qp_attr attr = from.query().attr;
+  auto wrong = attr;
+  wrong.state = TERN_QPS_SQE;
+  EXPECT_THAT(with(find(std::as_bytes(std::span(&attr, 1))), wrong),
+              ::testing::HasSubstr("the attributes of a QP are wrong"));
+}
+
+// WQEs complete in order, and only those that send packets have PSNs.
+TEST_F(SavedState, WqesThatCannotHaveSentWhatTheySay) {
+  auto [from, to] = rc_pair(a, b);
+  constexpr std::uint64_t kId = 0x7761697473;
+  for (std::uint64_t i = 0; i < 2; ++i)
+    from.post(write({near->sge(0, 2'000)}, *far).id(kId + i), false);
+  from.post(SendWr{.opcode = TERN_WR_BIND_MW}.id(kId + 2).with(TERN_WQE_F_FENCE));
+  (void)a.device.run(1);
+  save();
+  const auto progress = [&](std::uint64_t number) {
+    const std::uint64_t id = le(kId + number);
+    return find(std::as_bytes(std::span(&id, 1))) - offsetof(tern_sq_hdr, wr_id) +
+           (std::size_t{1} << from.options().log_sq_stride);
+  };
+  // First PSN, number of PSNs and of packets received, status, and whether it is done.
+  EXPECT_THAT(with(progress(1) + 13, true),
+              ::testing::HasSubstr("a WQE of a send queue is done before an older one"));
+  EXPECT_THAT(with(progress(2) + 4, std::uint32_t{1}),
+              ::testing::HasSubstr("a WQE has a wrong number of packets"));
 }
 
 // UC: only the WQE at the cursor has sent packets.
@@ -202,20 +259,14 @@ TEST_F(SavedState, AWqeThatWaitsHasNoPsns) {
   for (std::uint64_t i = 0; i < 3; ++i)
     from.post(write({near->sge(0, 60'000)}, *far).id(kId + i), i == 2);
   (void)a.device.run(1);
-  while (!a.device.datapath.effects->empty()) (void)sim.step();
-  state.clear();
-  std::string error;
-  ASSERT_TRUE(a.device.save(state, error)) << error;
+  save();
   const std::uint64_t id = le(kId + 2);
-  const auto found = std::ranges::search(state, std::as_bytes(std::span(&id, 1)));
-  ASSERT_FALSE(found.empty());
-  // Its slot is followed by the first PSN and their number.
-  const auto slot = found.begin() - offsetof(tern_sq_hdr, wr_id);
+  // The slot of the WQE is followed by its first PSN and the number of its PSNs.
+  const std::size_t at = find(std::as_bytes(std::span(&id, 1))) - offsetof(tern_sq_hdr, wr_id) +
+                         (std::size_t{1} << from.options().log_sq_stride);
+  ASSERT_EQ(state.at(at + 4), std::byte{0});
   const std::uint32_t psns = (60'000 >> from.options().log_mtu) + 1;
-  ASSERT_EQ(slot[(1 << from.options().log_sq_stride) + 4], std::byte{0});
-  std::memcpy(&slot[(1 << from.options().log_sq_stride) + 4], &psns, sizeof(psns));
-  EXPECT_THAT(refused(a.device.registry.config, state),
-              ::testing::HasSubstr("a send queue is inconsistent"));
+  EXPECT_THAT(with(at + 4, psns), ::testing::HasSubstr("a send queue is inconsistent"));
 }
 
 // The fuzz target `state` does the same for longer.

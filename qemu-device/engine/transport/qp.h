@@ -58,7 +58,8 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   // Saved state, besides the number. command() is what the constructor needs; reading replaces
   // init().
   [[nodiscard]] tern_cmd_create_qp command() const;
-  void archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters);
+  void archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters,
+               const LaneGroup& group);
 
   // RESUME_QP: ends the page fault of half `side` (TERN_FAULT_*) with `result` (TERN_RESUME_*).
   // Returns TERN_ST_BAD_STATE if that half has no reported fault with this token.
@@ -138,7 +139,8 @@ class alignas(64) Qp final : public QpSchedule, public Connection {
   // Allocates it if necessary.
   [[nodiscard]] RareState& rare_state();
   void attributes_state(Archive& ar);
-  void rare_state(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters);
+  void rare_state(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters,
+                  const LaneGroup& group);
   void faults_state(Archive& ar);
 
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;

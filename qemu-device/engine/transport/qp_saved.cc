@@ -17,6 +17,7 @@ void Qp::attributes_state(Archive& ar) {
   constexpr std::uint32_t kPsnMask = 0xffffff;
   const bool connected =
       transport_ == Transport::kRc || transport_ == Transport::kUc || transport_ == Transport::kXrc;
+  const bool reliable = transport_ == Transport::kRc || transport_ == Transport::kXrc;
   const bool talks = a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQE;
   // A QP in ERR may never have been connected.
   const bool has_mtu = a.path_mtu >= 8 && a.path_mtu <= 12;
@@ -24,6 +25,7 @@ void Qp::attributes_state(Archive& ar) {
                  a.retry_cnt <= 7 && a.rnr_retry <= 7 && a.min_rnr_timer <= 31 &&
                  a.max_rd_atomic <= kMaxRdAtomic && a.max_dest_rd_atomic <= kMaxRdAtomic &&
                  a.sq_psn <= kPsnMask && a.rq_psn <= kPsnMask && a.dest_qpn <= kPsnMask &&
+                 (!reliable || a.state != TERN_QPS_SQE) &&
                  (!connected || !talks || (has_mtu && has_route_)),
              "the attributes of a QP are wrong");
 }
@@ -43,8 +45,8 @@ void Qp::faults_state(Archive& ar) {
   }
 }
 
-void Qp::rare_state(Archive& ar, const Table<CounterSet>& sets,
-                    const Table<CompCounter>& counters) {
+void Qp::rare_state(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters,
+                    const LaneGroup& group) {
   RareState& rare = rare_state();
   (void)ar.timer(rare.rq_settled, context_->timers);
   faults_state(ar);
@@ -53,7 +55,9 @@ void Qp::rare_state(Archive& ar, const Table<CounterSet>& sets,
   ar(set);
   if (ar.reading() && set != 0) {
     CounterSet* const found = sets.find(set);
-    if (!ar.require(found != nullptr, "a QP has no such counter set")) return;
+    if (!ar.require(found != nullptr && &found->lane_member.group() == &group,
+                    "a QP has no such counter set"))
+      return;
     bind(found);
   }
   for (unsigned op = 0; op < rare.comp_counters.size(); ++op) {
@@ -62,18 +66,21 @@ void Qp::rare_state(Archive& ar, const Table<CounterSet>& sets,
     ar(counter);
     if (!ar.reading() || counter == 0) continue;
     CompCounter* const found = counters.find(counter);
-    if (!ar.require(found != nullptr, "a QP has no such completion counter")) return;
+    if (!ar.require(found != nullptr && &found->lane_member.group() == &group,
+                    "a QP has no such completion counter"))
+      return;
     attach(*found, 1U << op);
   }
 }
 
-void Qp::archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters) {
+void Qp::archive(Archive& ar, const Table<CounterSet>& sets, const Table<CompCounter>& counters,
+                 const LaneGroup& group) {
   attributes_state(ar);
   if (!ar.ok()) return;
   buffer_.state(ar);
   bool rare = rare_state_ != nullptr;
   ar(rare);
-  if (rare) rare_state(ar, sets, counters);
+  if (rare) rare_state(ar, sets, counters, group);
   bool migrates = migration_ != nullptr;
   bool paced = send_rate_ != nullptr;
   ar(migrates, paced);

@@ -79,8 +79,8 @@ void SendQueue::reset() {
 
 bool SendQueue::ordered() const {
   return next_.wqe - oldest_.wqe <= held() && held() <= posted_ - oldest_.wqe &&
-         posted_ - oldest_.wqe <= qp_.sq_size() &&
-         fresh_.wqe - oldest_.wqe <= held() && (!drained() || next_.packet == 0);
+         posted_ - oldest_.wqe <= qp_.sq_size() && fresh_.wqe - oldest_.wqe <= held() &&
+         (!drained() || next_.packet == 0);
 }
 
 bool SendQueue::consistent() const {
@@ -311,6 +311,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     qp_.counters().add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
   next_.wqe = fresh_.wqe = fetched_ = posted_ = oldest_.wqe;
+  next_.packet = 0;
   next_.psn = fresh_.psn;
   settle();
   return false;

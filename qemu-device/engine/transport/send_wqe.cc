@@ -188,7 +188,9 @@ void SendWindow::make_room(std::uint32_t first, std::uint32_t next) {
   const std::uint32_t had = wqes_ != nullptr ? mask_ + 1 : 0;
   if (next - first < had) return;
   const std::uint32_t few = pool_->scarce() ? 1 : std::min(kFewWqes, capacity_);
-  const std::uint32_t size = next - first < few ? few : capacity_;
+  // Without limit(), in a saved state, there is no more room than WQEs.
+  const std::uint32_t most = pool_->scarce() ? std::bit_ceil(next - first + 1) : capacity_;
+  const std::uint32_t size = next - first < few ? few : most;
   SendWqe* const old = wqes_;
   const std::byte* const old_slots = slots_;
   const std::uint32_t old_mask = mask_;

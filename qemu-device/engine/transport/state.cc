@@ -69,7 +69,8 @@ void SendQueue::wqe_state(Archive& ar, std::uint32_t index) {
   ar.require(decoded == TERN_CQE_SUCCESS || status != TERN_CQE_SUCCESS,
              "a WQE that cannot be executed is valid");
   if (wqe.psns == 0) return;
-  ar.require(decoded == TERN_CQE_SUCCESS && wqe.psns == psns_of(wqe) && wqe.received <= wqe.psns,
+  ar.require(decoded == TERN_CQE_SUCCESS && !wqe.local && wqe.psns == psns_of(wqe) &&
+                 wqe.received <= wqe.psns,
              "a WQE has a wrong number of packets");
 }
 
@@ -77,7 +78,8 @@ void SendQueue::state(Archive& ar) {
   bool open = window_.is_open();
   ar(open, oldest_.wqe, oldest_.psn, next_.wqe, next_.psn, next_.packet, fresh_.wqe, fresh_.psn,
      fetched_, posted_, parked_wqe_, kicked_, parked_);
-  if (ar.reading() && ar.require(!open || qp_.sends(), "a QP without a send queue sends") && open)
+  const bool may_send = qp_.sends() && qp_.state() >= TERN_QPS_RTS;
+  if (ar.reading() && ar.require(!open || may_send, "a QP sends that may not") && open)
     window_.open(qp_.sq_size(), qp_.sq_stride());
   if (Rendezvous* const rendezvous = qp_.rendezvous()) rendezvous->state(ar);
   if (!ar.require(held() <= window_.capacity(), "a send queue has too many WQEs") ||
@@ -106,14 +108,19 @@ void Requester::state(Archive& ar) {
 void Requester::begun_state(Archive& ar) const {
   std::uint32_t reads = 0;
   std::uint64_t open = 0;  // PSNs
+  bool waits = false;
   std::optional<Psn> next;
   Psn cursor = fresh_.psn;
   bool again = false;
   for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
     const SendWqe& wqe = window_.at(i);
     reads += wqe.responds() && !wqe.done && is_before(i, next_.wqe);
-    if (wqe.psns == 0) continue;
-    ar.require(is_before(i, fresh_.wqe), "a send queue has PSNs of a WQE that waits");
+    if (wqe.psns == 0) {
+      waits |= !wqe.done;
+      continue;
+    }
+    ar.require(!waits && is_before(i, fresh_.wqe), "a send queue has PSNs of a WQE that waits");
+    ar.require(!wqe.done || open == 0, "a WQE of a send queue is done before an older one");
     ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
     if (!again && !is_before(i, next_.wqe)) {
       again = true;
@@ -137,7 +144,8 @@ void UnreliableSender::state(Archive& ar) {
   SendQueue::state(ar);
   ar.optional(flush_end_);
   if (!ar.reading() || !ar.ok()) return;
-  ar.require(!flush_end_ || *flush_end_ - oldest_.wqe <= qp_.sq_size(), "a flush has no end");
+  ar.require(!flush_end_ || (*flush_end_ - oldest_.wqe <= qp_.sq_size() && next_.packet == 0),
+             "a flush has no end, or is in the middle of a message");
   // Only the WQE at the cursor has begun.
   bool waits = true;
   for (std::uint32_t i = 1; i < held(); ++i) waits &= window_.at(oldest_.wqe + i).psns == 0;
@@ -183,7 +191,8 @@ void TagTarget::state(Archive& ar) {
 void Responder::resources_state(Archive& ar) {
   const std::uint8_t most = qp_.attr().max_dest_rd_atomic;
   const std::uint32_t number = ar.count(resources_.size(), most);
-  if (!ar.require(number == 0 || number == most, "a responder has a wrong number of resources"))
+  if (!ar.require(number == 0 || (number == most && qp_.state() >= TERN_QPS_RTR),
+                  "a responder has a wrong number of resources"))
     return;
   resources_.resize(number);
   for (Resource& r : resources_) {
@@ -203,6 +212,7 @@ void Responder::resources_state(Archive& ar) {
 void Responder::answers_state(Archive& ar) {
   bool ready = out_.capacity() != 0;
   ar(ready);
+  if (!ar.require(!ready || qp_.state() >= TERN_QPS_RTR, "a responder answers too early")) return;
   if (ar.reading() && ready) start_answers();
   // Writing, answers that transmit() would drop are left out.
   std::uint32_t stale = 0;
