@@ -252,6 +252,19 @@ TEST_F(SavedState, WqesThatCannotHaveSentWhatTheySay) {
               ::testing::HasSubstr("a WQE has a wrong number of packets"));
 }
 
+// The QP talks to itself: its own answer ends its requests, with their timer, in the same turn.
+TEST_F(SavedState, AQpThatItsOwnAnswerFailsSendsNoRequest) {
+  sim.budget = 4096;
+  TestQp& qp = a.create_qp({.rnr_retry = 0});
+  qp.connect(qp);
+  TestMr& own = a.reg(65536);
+  qp.post(send({near->sge(0, 8)}), false);  // to no receive WQE
+  qp.post(write({near->sge(0, 60'000)}, own));
+  EXPECT_EQ(qp.wait_send().status, TERN_CQE_RNR_RETRY_EXC_ERR);
+  EXPECT_EQ(a.device.registry.qps.find(qp.number())->attr().state, TERN_QPS_ERR);
+  save();
+}
+
 // UC: only the WQE at the cursor has sent packets.
 TEST_F(SavedState, AWqeThatWaitsHasNoPsns) {
   auto [from, to] = rc_pair(a, b, {.type = TERN_QPT_UC});

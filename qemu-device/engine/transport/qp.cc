@@ -368,12 +368,13 @@ bool Qp::service(std::uint32_t& allowance) {
       if (send_rate_ != nullptr) [[unlikely]]
         return service_paced(allowance);
       // The responder gets half of the turn, then the requester the other half, then the responder
-      // what is left of it. Neither starves the other, and one alone uses the whole turn.
+      // what is left of it. Neither starves the other, and one alone uses the whole turn. An answer
+      // that fails ends the requests.
       const std::uint32_t given = allowance - allowance / 2;
       std::uint32_t half = given;
       bool answers = receiver_->transmit(half);
       allowance -= given - half;
-      const bool requests = sender_->transmit(allowance);
+      const bool requests = attr_.state != TERN_QPS_ERR && sender_->transmit(allowance);
       if (answers && allowance > 0) answers = receiver_->transmit(allowance);
       return answers || requests || attr_.state == TERN_QPS_ERR;
     }
@@ -393,7 +394,7 @@ bool Qp::service_paced(std::uint32_t& allowance) {
   const bool requests_first = send_rate_->alternate();
   bool more = requests_first && sender_->transmit(allowance);
   more |= receiver_->transmit(allowance);
-  if (!requests_first) more |= sender_->transmit(allowance);
+  if (!requests_first && attr_.state != TERN_QPS_ERR) more |= sender_->transmit(allowance);
   return more || attr_.state == TERN_QPS_ERR;
 }
 
