@@ -41,6 +41,11 @@ Context& lane_of(T& object) {
   }
 }
 
+template <class T>
+bool in_group(const T* object, const LaneGroup& group) {
+  return object == nullptr || &object->lane_member.group() == &group;
+}
+
 // An object of a lane. Reading, where `object` is null, make(lane) makes and returns it, or returns
 // null if that is impossible; its own state follows, by item(object, lane).
 template <class T, class Make, class Item>
@@ -59,7 +64,7 @@ std::unique_ptr<T> object_state(Archive& ar, T* object, const Registry::Lanes& f
   item(*object, *lane);
   if constexpr (requires { object->lane_member; })
     ar.require(lane->lane == 0 || !object->lane_member.group().fixed(),
-               "an object is not in the lane of all that must stay in one");
+               "a group that must stay in lane 0 is in another lane");
   return made;
 }
 
@@ -189,11 +194,11 @@ void Registry::queues_state(Archive& ar, const Lanes& lanes) {
   if (!ar.section("shared receive queues")) return;
   srqs.state(ar, [&](std::uint32_t number, Srq* srq) {
     const auto cmd = command_of<tern_cmd_create_srq>(ar, srq);
+    Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
+    Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+    Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
     const auto make = [&](Context& lane) {
       std::unique_ptr<Srq> made;
-      Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
-      Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
-      Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
       const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
       if (!ar.require(commands::check_srq(cmd, config) == TERN_ST_OK && pd != nullptr &&
                           xrc == (xrcd != nullptr) && (cmd.flags != 0) == (cq != nullptr),
@@ -207,14 +212,8 @@ void Registry::queues_state(Archive& ar, const Lanes& lanes) {
     };
     return object_state(ar, srq, lanes, make, [&](Srq& object, Context&) {
       object.state(ar);
-      if (!ar.reading() || !ar.ok()) return;
       const LaneGroup& group = object.lane_member.group();
-      const Pd* const pd = pds.find(le(std::uint32_t{cmd.pdn}));
-      const Xrcd* const xrcd = xrcds.find(le(std::uint32_t{cmd.xrcdn}));
-      const Cq* const cq = cmd.flags != 0 ? cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
-      ar.require(&pd->lane_member.group() == &group &&
-                     (xrcd == nullptr || &xrcd->lane_member.group() == &group) &&
-                     (cq == nullptr || &cq->lane_member.group() == &group),
+      ar.require(in_group(pd, group) && in_group(xrcd, group) && in_group(cq, group),
                  "a shared receive queue is not in the group of its parents");
     });
   });
@@ -253,11 +252,8 @@ std::unique_ptr<Qp> Registry::make_qp(const tern_cmd_create_qp& cmd, Context& la
     return nullptr;
   const bool home = cmd.type == TERN_QPT_GSI || cmd.type == TERN_QPT_RAW;
   const LaneGroup& group = (p.pd != nullptr ? p.pd->lane_member : p.xrcd->lane_member).group();
-  const auto joined = [&group](const auto* object) {
-    return object == nullptr || &object->lane_member.group() == &group;
-  };
-  if ((home && !group.fixed()) || &group.lane() != &lane || !joined(p.send_cq) ||
-      !joined(p.recv_cq) || !joined(p.srq))
+  if ((home && !group.fixed()) || &group.lane() != &lane || !in_group(p.send_cq, group) ||
+      !in_group(p.recv_cq, group) || !in_group(p.srq, group))
     return nullptr;
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   auto qp = std::make_unique<Qp>(lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);

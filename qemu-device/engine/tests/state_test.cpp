@@ -40,9 +40,7 @@ class SavedState : public ::testing::Test {
                 .rkey = far->key});
     }
     for (unsigned i = 0; i < 3; ++i) (void)sim.step();
-    while (!a.device.datapath.effects->empty()) (void)sim.step();
-    std::string error;
-    EXPECT_TRUE(a.device.save(state, error)) << error;
+    save();
   }
   // Saves the device of node a.
   void save() {
@@ -179,10 +177,7 @@ TEST_F(SavedState, AFlowThatIsCutOff) {
                                  .port = 1,
                                  .flags = TERN_FLOW_F_CONTINUE};
   ASSERT_EQ(a.command(TERN_CMD_CREATE_FLOW, cmd), TERN_ST_OK);
-  while (!a.device.datapath.effects->empty()) ASSERT_TRUE(sim.step());
-  state.clear();
-  std::string error;
-  ASSERT_TRUE(a.device.save(state, error)) << error;
+  save();
   const auto bytes = std::as_bytes(std::span(&cmd, 1));
   const auto found = std::ranges::search(state, bytes.first(offsetof(tern_cmd_create_flow, flags)));
   ASSERT_FALSE(found.empty());
@@ -190,7 +185,7 @@ TEST_F(SavedState, AFlowThatIsCutOff) {
     (void)refused(a.device.registry.config, {state.begin(), end});
 }
 
-// Of an idle send queue, after one packet.
+// The send queue is idle and has sent one packet.
 TEST_F(SavedState, PlacesOfASendQueueThatAreOutOfOrder) {
   auto [from, to] = rc_pair(a, b);
   from.post(write({near->sge(0, 8)}, *far));

@@ -15,9 +15,8 @@ void Qp::attributes_state(Archive& ar) {
   ar(a, has_route_, ece_, generation_, serial_, rq_ci_, comm_est_, sqd_notify_);
   route_.state(ar);
   constexpr std::uint32_t kPsnMask = 0xffffff;
-  const bool connected =
-      transport_ == Transport::kRc || transport_ == Transport::kUc || transport_ == Transport::kXrc;
   const bool reliable = transport_ == Transport::kRc || transport_ == Transport::kXrc;
+  const bool connected = reliable || transport_ == Transport::kUc;
   const bool talks = a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQE;
   // A QP in ERR may never have been connected.
   const bool has_mtu = a.path_mtu >= 8 && a.path_mtu <= 12;

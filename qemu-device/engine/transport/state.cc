@@ -79,7 +79,8 @@ void SendQueue::state(Archive& ar) {
   ar(open, oldest_.wqe, oldest_.psn, next_.wqe, next_.psn, next_.packet, fresh_.wqe, fresh_.psn,
      fetched_, posted_, parked_wqe_, kicked_, parked_);
   const bool may_send = qp_.sends() && qp_.state() >= TERN_QPS_RTS;
-  if (ar.reading() && ar.require(!open || may_send, "a QP sends that may not") && open)
+  if (ar.reading() && ar.require(!open || may_send, "a QP that may not send has a send window") &&
+      open)
     window_.open(qp_.sq_size(), qp_.sq_stride());
   if (Rendezvous* const rendezvous = qp_.rendezvous()) rendezvous->state(ar);
   if (!ar.require(held() <= window_.capacity(), "a send queue has too many WQEs") ||
@@ -110,8 +111,7 @@ void Requester::begun_state(Archive& ar) const {
   std::uint64_t open = 0;  // PSNs
   bool waits = false;
   std::optional<Psn> next;
-  Psn cursor = fresh_.psn;
-  bool again = false;
+  std::optional<Psn> cursor;
   for (std::uint32_t i = oldest_.wqe; i != fetched_; ++i) {
     const SendWqe& wqe = window_.at(i);
     reads += wqe.responds() && !wqe.done && is_before(i, next_.wqe);
@@ -122,10 +122,8 @@ void Requester::begun_state(Archive& ar) const {
     ar.require(!waits && is_before(i, fresh_.wqe), "a send queue has PSNs of a WQE that waits");
     ar.require(!wqe.done || open == 0, "a WQE of a send queue is done before an older one");
     ar.require(!next || wqe.first_psn == *next, "the PSNs of a send queue have a gap");
-    if (!again && !is_before(i, next_.wqe)) {
-      again = true;
+    if (!cursor && !is_before(i, next_.wqe))
       cursor = wqe.first_psn.plus(i == next_.wqe ? next_.packet : 0);
-    }
     next = wqe.first_psn.plus(wqe.psns);
     if (wqe.done) continue;
     ar.require(open != 0 || distance(wqe.first_psn, oldest_.psn) < wqe.psns,
@@ -136,7 +134,7 @@ void Requester::begun_state(Archive& ar) const {
   ar.require(open != 0 || oldest_.psn == fresh_.psn, "a send queue waits for nothing");
   ar.require(open <= kMaxOpenPsns && offset_of(sent_psn_) <= offset_of(fresh_.psn),
              "a send queue has sent too much");
-  ar.require(reads_out_ == reads && next_.psn == cursor && consistent(),
+  ar.require(reads_out_ == reads && next_.psn == cursor.value_or(fresh_.psn) && consistent(),
              "a send queue is inconsistent");
 }
 
