@@ -633,6 +633,21 @@ static int tern_pre_save(void *opaque)
     return 0;
 }
 
+static bool tern_load_settings(TernState *s, char *why, size_t size)
+{
+    if (s->icrc < TERN_ICRC_CHECK || s->icrc > TERN_ICRC_OFF ||
+        s->port_speed > s->properties.speed) {
+        snprintf(why, size, "the ICRC mode or the port's speed is wrong");
+        return false;
+    }
+    tern_runner_lock(s->runner);
+    tern_engine_set_icrc_mode(s->engine, s->icrc);
+    tern_runner_unlock(s->runner);
+    /* The engine's state has the same speed: software gets no event. */
+    tern_runner_set_speed(s->runner, s->port_speed);
+    return true;
+}
+
 /* Config space and MSI-X are those of the source by now. */
 static int tern_post_load(void *opaque, int version_id)
 {
@@ -640,18 +655,9 @@ static int tern_post_load(void *opaque, int version_id)
     char why[256];
     bool ok;
 
-    if (s->icrc < TERN_ICRC_CHECK || s->icrc > TERN_ICRC_OFF ||
-        s->port_speed > s->properties.speed) {
-        error_report("tern: the ICRC mode or the port's speed is wrong");
-        return -EINVAL;
-    }
-    tern_runner_lock(s->runner);
-    tern_engine_set_icrc_mode(s->engine, s->icrc);
-    tern_runner_unlock(s->runner);
-    /* The engine's state has the same speed: software gets no event. */
-    tern_runner_set_speed(s->runner, s->port_speed);
     tern_update_power(s);
-    ok = tern_runner_load(s->runner, s->state, s->state_len, why, sizeof(why));
+    ok = tern_load_settings(s, why, sizeof(why)) &&
+         tern_runner_load(s->runner, s->state, s->state_len, why, sizeof(why));
     g_free(s->state);
     s->state = NULL;
     s->state_len = 0;
